@@ -2,16 +2,16 @@
 //! whichever threads carry its connections. Two are the operator's; a third one is lent to whoever
 //! keeps a budget, who has to ask for it again and again.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use ebb_policy::units::Nanos;
 
+use super::association::lock;
+
 /// What a host that was idle may do at once: its allowance of so long.
-const BURST: u64 = 10_000_000;
-/// Units of a nanosecond that a token takes to come: a byte takes less than one.
-const FRACTION: u64 = 1000;
+const BURST: Nanos = Nanos::from_millis(10);
 
 /// Least limits: less would keep commands waiting for longer than hosts wait for them.
 pub const LEAST_IOPS: u64 = 10;
@@ -22,41 +22,48 @@ pub const LEAST_BYTES_PER_SECOND: u64 = 64 << 10;
 /// all that was taken has come).
 #[derive(Debug, Default)]
 struct Bucket {
-    /// Tokens a second, for who asks; zero for no limit.
-    rate: AtomicU64,
-    /// Thousandths of a nanosecond for a token; zero for no limit.
-    each: AtomicU64,
-    /// When all tokens that were taken have come, thousandths of a nanosecond.
-    paid: AtomicU64,
+    /// Tokens a second; zero for no limit.
+    rate: u64,
+    /// The rate that `paid` is by.
+    by: u64,
+    /// When all tokens that were taken have come.
+    paid: Nanos,
 }
 
 impl Bucket {
-    fn set(&self, per_second: Option<u64>) {
-        let each = per_second.map_or(0, |rate| 1_000_000_000 * FRACTION / rate.max(1));
-        self.rate.store(per_second.unwrap_or(0), Ordering::Relaxed);
-        self.each.store(each, Ordering::Relaxed);
+    fn set(&mut self, per_second: Option<u64>) {
+        match per_second {
+            Some(rate) => self.rate = rate.max(1),
+            None => *self = Self::default(),
+        }
     }
 
     fn get(&self) -> Option<u64> {
-        Some(self.rate.load(Ordering::Relaxed)).filter(|rate| *rate > 0)
+        Some(self.rate).filter(|rate| *rate > 0)
+    }
+
+    /// What is owed are tokens: where the rate has changed, they come at the new one from now on.
+    fn settle(&mut self, now: Nanos) {
+        if self.by != self.rate {
+            let owed = u128::from(self.paid.saturating_sub(now).0) * u128::from(self.by);
+            let time = owed / u128::from(self.rate.max(1));
+            self.paid = Nanos(now.0.saturating_add(time.try_into().unwrap_or(u64::MAX)));
+            self.by = self.rate;
+        }
     }
 
     /// Until when the next command must wait.
-    fn ready(&self) -> u64 {
-        match self.each.load(Ordering::Relaxed) {
-            0 => 0,
-            _ => (self.paid.load(Ordering::Relaxed) / FRACTION).saturating_sub(BURST),
-        }
+    fn ready(&mut self, now: Nanos) -> Nanos {
+        self.settle(now);
+        self.paid.saturating_sub(BURST)
     }
 
-    fn take(&self, tokens: u64, now: Nanos) {
-        let each = self.each.load(Ordering::Relaxed);
-        if each == 0 {
-            return;
+    fn take(&mut self, tokens: u32, now: Nanos) {
+        self.settle(now);
+        if self.rate > 0 {
+            let time = (u64::from(tokens) * 1_000_000_000).div_ceil(self.rate);
+            self.paid = Nanos(self.paid.max(now).0.saturating_add(time));
         }
-        let now = now.0.saturating_mul(FRACTION);
-        let add = |paid: u64| Some(paid.max(now).saturating_add(tokens.saturating_mul(each)));
-        let _ = self.paid.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add);
     }
 }
 
@@ -72,71 +79,83 @@ pub struct Allowed {
 /// What all queues of a host share.
 #[derive(Debug, Default)]
 pub(super) struct Allowance {
+    /// All that is looked at for hosts without limits.
     is_set: AtomicBool,
+    buckets: Mutex<Buckets>,
+}
+
+#[derive(Debug, Default)]
+struct Buckets {
     commands: Bucket,
     bytes: Bucket,
     lent: Bucket,
     /// Until when.
-    until: Mutex<Option<Instant>>,
+    until: Option<Instant>,
 }
 
 impl Allowance {
+    fn change(&self, change: impl FnOnce(&mut Buckets)) {
+        let mut buckets = lock(&self.buckets);
+        change(&mut buckets);
+        let Buckets { commands, bytes, lent, .. } = &*buckets;
+        let is_set = [commands, bytes, lent].iter().any(|bucket| bucket.get().is_some());
+        self.is_set.store(is_set, Ordering::Release);
+    }
+
     pub fn set(&self, allowed: Allowed) {
-        self.commands.set(allowed.iops);
-        self.bytes.set(allowed.bytes_per_second);
-        self.note();
+        self.change(|buckets| {
+            buckets.commands.set(allowed.iops);
+            buckets.bytes.set(allowed.bytes_per_second);
+        });
     }
 
     pub fn get(&self) -> Allowed {
-        Allowed { iops: self.commands.get(), bytes_per_second: self.bytes.get() }
+        let buckets = lock(&self.buckets);
+        Allowed { iops: buckets.commands.get(), bytes_per_second: buckets.bytes.get() }
     }
 
     /// Sets the bytes a second that are lent, and until when.
     pub fn lend(&self, loan: Option<(u64, Instant)>) {
-        let mut until = self.until.lock().unwrap_or_else(PoisonError::into_inner);
-        *until = loan.map(|(_, until)| until);
-        self.lent.set(loan.map(|(bytes_per_second, _)| bytes_per_second));
-        self.note();
+        self.change(|buckets| {
+            buckets.until = loan.map(|(_, until)| until);
+            buckets.lent.set(loan.map(|(bytes_per_second, _)| bytes_per_second));
+        });
     }
 
     /// Lends no longer what was lent until `now` at most.
     pub fn end_loan(&self, now: Instant) {
-        let mut until = self.until.lock().unwrap_or_else(PoisonError::into_inner);
-        if until.take_if(|until| *until <= now).is_some() {
-            self.lent.set(None);
-            self.note();
-        }
+        self.change(|buckets| {
+            if buckets.until.take_if(|until| *until <= now).is_some() {
+                buckets.lent.set(None);
+            }
+        });
     }
 
     pub fn lent(&self) -> Option<u64> {
-        self.lent.get()
-    }
-
-    fn note(&self) {
-        let is_set = self.get() != Allowed::default() || self.lent().is_some();
-        self.is_set.store(is_set, Ordering::Release);
+        lock(&self.buckets).lent.get()
     }
 
     pub fn is_set(&self) -> bool {
         self.is_set.load(Ordering::Relaxed)
     }
 
-    /// Until when the host's next command must wait; `None` if it need not.
+    /// Until when the host's next command must wait, as its limits are now; `None` if it need not.
     pub fn wait(&self, now: Nanos) -> Option<Nanos> {
         if !self.is_set() {
             return None;
         }
-        let of = [&self.commands, &self.bytes, &self.lent].map(Bucket::ready);
-        let ready = Nanos(of.into_iter().max().unwrap_or(0));
+        let Buckets { commands, bytes, lent, .. } = &mut *lock(&self.buckets);
+        let ready = commands.ready(now).max(bytes.ready(now)).max(lent.ready(now));
         (ready > now).then_some(ready)
     }
 
     /// A command that moves so many `bytes` is taken up.
     pub fn charge(&self, bytes: u32, now: Nanos) {
         if self.is_set() {
-            self.commands.take(1, now);
-            self.bytes.take(bytes.into(), now);
-            self.lent.take(bytes.into(), now);
+            let mut buckets = lock(&self.buckets);
+            buckets.commands.take(1, now);
+            buckets.bytes.take(bytes, now);
+            buckets.lent.take(bytes, now);
         }
     }
 }
@@ -149,11 +168,12 @@ mod tests {
 
     use super::*;
 
-    /// Commands and bytes taken up in `seconds`, the clock read every `step`.
-    fn run(allowed: Allowed, bytes: u32, step: u64, seconds: u64) -> (u64, u64) {
-        let allowance = Allowance::default();
+    const TEN_YEARS: Nanos = Nanos::from_secs(10 * 365 * 24 * 3600);
+
+    /// Commands and bytes taken up in `seconds` from `now`, the clock read every `step`.
+    fn run(allowed: Allowed, bytes: u32, step: u64, mut now: Nanos, seconds: u64) -> (u64, u64) {
+        let (allowance, mut commands) = (Allowance::default(), 0);
         allowance.set(allowed);
-        let (mut commands, mut now) = (0, Nanos::from_secs(3));
         let end = now + Nanos::from_secs(seconds);
         while now < end {
             while allowance.wait(now).is_none() && commands < 10_000_000 {
@@ -176,9 +196,10 @@ mod tests {
             rate in LEAST_BYTES_PER_SECOND..1 << 31,
             bytes in prop::sample::select(vec![512_u32, 4096, 65536, 131_072]),
             step in 1_000_u64..5_000_000,
+            from in prop::sample::select(vec![Nanos(1), Nanos::from_secs(3), TEN_YEARS]),
         ) {
             let allowed = Allowed { iops: Some(iops), bytes_per_second: Some(rate) };
-            let (commands, moved) = run(allowed, bytes, step, 4);
+            let (commands, moved) = run(allowed, bytes, step, from, 4);
             let most = |rate: u64| rate * 4 + rate / 50 + 1;
             prop_assert!(commands <= most(iops), "{} of {}", commands, iops);
             prop_assert!(moved <= most(rate) + u64::from(bytes), "{} of {}", moved, rate);
@@ -202,12 +223,37 @@ mod tests {
     }
 
     #[test]
+    fn what_is_owed_comes_at_the_rate_of_now() {
+        for start in [Nanos(1), TEN_YEARS] {
+            let allowance = Allowance::default();
+            let set = |rate| allowance.set(Allowed { iops: None, bytes_per_second: rate });
+            let left = |at: Nanos| allowance.wait(at).map(|until| until + BURST - at);
+            set(Some(1 << 20));
+            allowance.charge(4 << 20, start);
+            let now = start + Nanos::from_secs(2);
+            assert_eq!(left(now), Some(Nanos::from_secs(2)));
+            for (rate, seconds) in [(1 << 21, 1), (1 << 21, 1), (1 << 19, 4), (1 << 20, 2)] {
+                set(Some(rate));
+                assert_eq!(left(now), Some(Nanos::from_secs(seconds)));
+            }
+            set(Some(1 << 40));
+            assert_eq!(left(now), None);
+            set(Some(1));
+            allowance.charge(u32::MAX, now);
+            set(None);
+            assert_eq!(left(now), None);
+            set(Some(1));
+            assert_eq!(left(now), None, "who was let go owes nothing");
+        }
+    }
+
+    #[test]
     fn the_lower_of_both_limits_holds_and_a_loan_ends() {
         let (allowance, start) = (Allowance::default(), Instant::now());
         let rate = |at: u64| {
             allowance.charge(1 << 20, Nanos::from_secs(at));
             let wait = allowance.wait(Nanos::from_secs(at)).unwrap() - Nanos::from_secs(at);
-            (f64::from(1 << 20) / (wait.seconds() + BURST as f64 / 1e9)).round()
+            (f64::from(1 << 20) / (wait.seconds() + BURST.seconds())).round()
         };
         allowance.set(Allowed { iops: None, bytes_per_second: Some(1 << 18) });
         allowance.lend(Some((1 << 17, start + Duration::from_secs(3))));

@@ -105,7 +105,7 @@ pub struct Group<N: Network = Sockets> {
     is_news: bool,
     /// Connections that wait for their turn.
     waiting: VecDeque<usize>,
-    /// Those that wait for their host's allowance, and when the first may go on.
+    /// Those that wait for their host's allowance, and when they are looked at again.
     held: Vec<usize>,
     held_until: Nanos,
     steward: Arc<Steward>,

@@ -206,6 +206,37 @@ fn a_host_does_no_more_than_it_is_allowed() {
     assert!(start.elapsed() < Duration::from_secs(25), "{:?}", start.elapsed());
 }
 
+/// It would have to wait for minutes, and hears of each change at once.
+#[test]
+fn a_limit_that_is_changed_lets_go_who_waits() {
+    let server = Server::start(Limits::default());
+    let target = Target::new(server.address, NQN);
+    let mut host = Controller::connect(&target).unwrap();
+    host.set_queues(1).unwrap();
+    let mut queue = host.queue(1, 8).unwrap();
+    for rate in [Some(1 << 30), None] {
+        let allow = |bytes_per_second| {
+            let allowed = Allowed { iops: None, bytes_per_second };
+            server.subsystem.allow(&target.host.nqn, allowed).unwrap();
+        };
+        allow(Some(1));
+        assert_eq!(read(&mut queue, 1), Status::SUCCESS);
+        let (op, from, mut done) = (initiator::Op::Read, Instant::now(), Vec::new());
+        let buffer = vec![0; 512];
+        let request = Request { op, nsid: 1, lba: 0, blocks: 1, buffer, tag: 0, from };
+        queue.submit(request).unwrap();
+        queue.flush().unwrap();
+        queue.wait(SHORT).unwrap();
+        queue.poll(&mut done).unwrap();
+        assert!(done.is_empty(), "it has to wait");
+        allow(rate);
+        queue.wait(LONG).unwrap();
+        queue.poll(&mut done).unwrap();
+        assert!(done.first().is_some_and(|done| done.status.is_success()), "{rate:?}");
+        allow(None);
+    }
+}
+
 /// At the end hosts are disconnected, every device is flushed, and one that hangs keeps nobody
 /// from that.
 #[test]

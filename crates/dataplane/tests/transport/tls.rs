@@ -260,6 +260,24 @@ fn who_fails_again_and_again_waits_and_nobody_else() {
     works(&mut connects(&target(&server, HOST, 0)).queue(1, 16).unwrap());
 }
 
+/// Somebody at the address of a host sends first messages in its name, and waits for each.
+#[test]
+fn who_has_the_key_gets_in_however_often_others_fail_in_its_name() {
+    let limits = Limits { handshake: Nanos::from_secs(60), ..Limits::default() };
+    let (server, _) = server_with(Security::Required, limits);
+    (0..3).for_each(|_| stays_out(&target(&server, HOST, 1)));
+    let (wrong, _) = hello(&psk(HOST, NQN, 1));
+    let crowd: Vec<TcpStream> = (0..40)
+        .map(|_| {
+            let mut stream = dials(&server);
+            stream.write_all(&wrong).unwrap();
+            stream
+        })
+        .collect();
+    works(&mut connects(&target(&server, HOST, 0)).queue(1, 16).unwrap());
+    drop(crowd);
+}
+
 #[test]
 fn the_names_of_connect_must_be_those_of_the_key() {
     let (server, _) = server(Security::Required);

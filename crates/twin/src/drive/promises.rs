@@ -190,6 +190,28 @@ fn a_change_of_state_takes_exit_and_entry_and_commands_wait() {
 }
 
 #[test]
+fn of_changes_during_a_change_the_last_follows_it() {
+    let mut profile = profile("pm1743");
+    for state in &mut profile.states {
+        (state.exit, state.entry) = (Nanos::from_millis(3), Nanos::from_millis(4));
+    }
+    let mut drive = Drive::new(&profile, 3);
+    let millis = Nanos::from_millis;
+    assert_eq!(drive.set_power_state(Nanos::ZERO, 3), millis(7));
+    for count in 0..50_000_u32 {
+        let at = Nanos(100 * u64::from(count));
+        assert_eq!(drive.set_power_state(at, [1, 2][count as usize % 2]), millis(14));
+    }
+    assert_eq!(drive.power_state(), 2);
+    assert_eq!(drive.set_power_state(millis(6), 3), millis(7), "where it goes anyway");
+    assert_eq!(drive.set_power_state(millis(6), 1), millis(14));
+    // That one is under way by then.
+    assert_eq!(drive.set_power_state(millis(8), 0), millis(21));
+    let end = drive.submit(millis(8), Op::Read, 0, 4096);
+    assert!(end > millis(21) && end < millis(28), "{end}");
+}
+
+#[test]
 fn a_lower_cap_holds_at_once_and_a_higher_one_only_when_in_force() {
     let mut profile = profile("pm1743");
     profile.states[0].entry = Nanos::from_millis(200);

@@ -31,17 +31,21 @@ impl Cap {
     }
 }
 
-/// A change of power state under way.
+/// A change of power state: under way, or to begin once the one under way is done.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Change {
-    pub(super) at: u64,
+    /// It cannot have begun before.
+    after: u64,
+    at: u64,
+    from: PowerState,
     to: PowerState,
 }
 
 impl Drive {
     /// Set Features, Power Management. Commands wait until the new state is in force, which is
     /// after the exit latency of the old state and the entry latency of the new one; returns
-    /// that instant. A number beyond the last state selects the last.
+    /// that instant. A number beyond the last state selects the last. Of several during a change
+    /// the last one follows it.
     pub fn set_power_state(&mut self, now: Nanos, ps: PowerState) -> Nanos {
         let now = Nanos(now.0.max(self.clock));
         self.advance(now.0);
@@ -50,16 +54,24 @@ impl Drive {
         if ps == self.state {
             return self.change.map_or(now, |change| Nanos(change.at));
         }
-        let (old, new) = (self.caps[usize::from(self.state)], self.caps[usize::from(ps)]);
-        let mut begin = now.0.max(self.change.map_or(0, |change| change.at));
-        if !new.operational {
-            begin = begin.max(self.meter.until().ceil() as u64);
+        let (after, from) = match self.change {
+            None => (now.0, self.state),
+            // It has not begun: this one takes its place.
+            Some(change) if now.0 < change.after => (change.after, change.from),
+            Some(change) => (change.at, change.to),
+        };
+        let (old, new) = (self.caps[usize::from(from)], self.caps[usize::from(ps)]);
+        let mut at = after;
+        if from != ps {
+            if !new.operational {
+                at = at.max(self.meter.until().ceil() as u64);
+            }
+            at += old.exit + new.entry;
         }
-        let at = begin + old.exit + new.entry;
-        self.change = Some(Change { at, to: ps });
+        self.change = Some(Change { after, at, from, to: ps });
         self.change_at = at;
         self.state = ps;
-        self.blocked_until = self.blocked_until.max(at);
+        self.blocked_until = at;
         if new.operational {
             // Never above either state's limit while neither is surely in force.
             self.limit(now.0, self.ns_per_nj.max(self.rate(new)));
@@ -73,7 +85,7 @@ impl Drive {
     /// Puts a change of power state in force at its instant.
     #[cold]
     pub(super) fn finish_change(&mut self) {
-        let Some(Change { at, to }) = self.change.take() else { return };
+        let Some(Change { at, to, .. }) = self.change.take() else { return };
         self.change_at = NEVER;
         self.meter.advance(at as f64);
         let cap = self.caps[usize::from(to)];

@@ -1,5 +1,9 @@
 //! What became of authentications: counted, the last failures kept, and who fails again and again
 //! made to wait.
+//!
+//! Whoever fails may do so in another's name, from its address. So what waits is each attempt by
+//! itself, from when it began, and none behind others: who has the key waits once and gets in.
+//! What a guess costs is a connection that is held for as long.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::IpAddr;
@@ -10,7 +14,7 @@ use super::helper::network;
 
 /// Failures in a row after which a host at an address has to wait.
 const FREE: u32 = 3;
-/// Time between its attempts from then on.
+/// Time from the beginning of each of its attempts to the first answer from then on.
 const PACE: Nanos = Nanos::from_secs(2);
 /// After so long without a failure there was none.
 const MEMORY: Nanos = Nanos::from_secs(60);
@@ -47,8 +51,12 @@ pub struct Tally {
 struct Failing {
     count: u32,
     last: Nanos,
-    /// When the next attempt may go on.
-    next: Nanos,
+}
+
+impl Failing {
+    fn is_remembered(&self, now: Nanos) -> bool {
+        now.saturating_sub(self.last) < MEMORY
+    }
 }
 
 #[derive(Default)]
@@ -68,21 +76,13 @@ impl Attempts {
         self.failures.iter().filter(|failure| failure.number > number).cloned().collect()
     }
 
-    /// An attempt begins: when it may go on.
-    pub fn begin(&mut self, host: &str, address: IpAddr, now: Nanos) -> Nanos {
-        let key = (network(address), host.to_owned());
-        match self.failing.get_mut(&key) {
-            Some(failing) if now.saturating_sub(failing.last) >= MEMORY => {
-                self.failing.remove(&key);
-                now
-            }
-            Some(failing) if failing.count >= FREE => {
-                // One at a time, however many connections it makes.
-                let at = failing.next.max(now);
-                failing.next = at + PACE;
-                at
-            }
-            _ => now,
+    /// When an attempt that began at `begun` may be answered, as is known now: whatever the
+    /// answer, so that none that is late tells of a wrong key sooner.
+    pub fn not_before(&self, host: &str, address: IpAddr, begun: Nanos, now: Nanos) -> Nanos {
+        let its = self.failing.get(&(network(address), host.to_owned()));
+        match its.is_some_and(|its| its.count >= FREE && its.is_remembered(now)) {
+            true => begun + PACE,
+            false => begun,
         }
     }
 
@@ -106,10 +106,9 @@ impl Attempts {
                 self.failing.remove(&oldest);
             }
         }
-        let new = Failing { count: 0, last: now, next: now };
-        let failing = self.failing.entry(key).or_insert(new);
-        (failing.count, failing.last) = (failing.count.saturating_add(1), now);
-        failing.next = failing.next.max(now + PACE);
+        let failing = self.failing.entry(key).or_insert(Failing { count: 0, last: now });
+        let before = if failing.is_remembered(now) { failing.count } else { 0 };
+        *failing = Failing { count: before.saturating_add(1), last: now };
     }
 }
 
@@ -129,27 +128,33 @@ mod tests {
     fn who_fails_again_and_again_waits_and_nobody_else() {
         let (mut attempts, now) = (Attempts::default(), Nanos::from_secs(100));
         fail(&mut attempts, FREE - 1, now);
-        assert_eq!(attempts.begin(HOST, HERE, now), now);
-        fail(&mut attempts, 1, now);
-        let begun = [(); 3].map(|()| attempts.begin(HOST, HERE, now));
-        assert_eq!(begun, [now + PACE, now + PACE + PACE, now + PACE + PACE + PACE]);
+        assert_eq!(attempts.not_before(HOST, HERE, now, now), now);
+        // However often, and however many attempts there are: each waits for itself.
+        for times in [1, 1, 300] {
+            fail(&mut attempts, times, now);
+            assert_eq!(attempts.not_before(HOST, HERE, now, now), now + PACE);
+        }
         // The host whose name is taken in vain comes from elsewhere.
-        assert_eq!(attempts.begin(HOST, THERE, now), now);
-        assert_eq!(attempts.begin("nqn.2026-01.org.example:other", HERE, now), now);
+        assert_eq!(attempts.not_before(HOST, THERE, now, now), now);
+        let other = "nqn.2026-01.org.example:other";
+        assert_eq!(attempts.not_before(other, HERE, now, now), now);
         attempts.succeeded(HOST, HERE);
-        assert_eq!(attempts.begin(HOST, HERE, now), now);
+        assert_eq!(attempts.not_before(HOST, HERE, now, now), now);
     }
 
     #[test]
     fn failures_are_forgotten_and_counted() {
         let (mut attempts, now) = (Attempts::default(), Nanos::from_secs(100));
         fail(&mut attempts, 40, now);
-        assert_eq!(attempts.begin(HOST, HERE, now + MEMORY), now + MEMORY);
+        let later = now + MEMORY;
+        assert_eq!(attempts.not_before(HOST, HERE, later, later), later);
         assert_eq!(attempts.tally(), Tally { succeeded: 0, failed: 40 });
         let kept = attempts.failures(0);
         assert_eq!((kept.len(), kept[0].number, kept[31].number), (KEPT, 9, 40));
         assert_eq!(attempts.failures(39), kept[31..]);
         assert_eq!(attempts.failures(40), []);
+        fail(&mut attempts, 1, later);
+        assert_eq!(attempts.not_before(HOST, HERE, later, later), later, "it is the first again");
     }
 
     #[test]

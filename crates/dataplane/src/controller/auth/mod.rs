@@ -136,6 +136,11 @@ impl Access {
         lock(&self.attempts).tally()
     }
 
+    /// Whether an attempt that began at `begun` has to wait for any answer.
+    fn waits(&self, host: &str, address: IpAddr, begun: Nanos, now: Nanos) -> bool {
+        now < lock(&self.attempts).not_before(host, address, begun, now)
+    }
+
     pub fn failures(&self, number: u64) -> Vec<Failure> {
         lock(&self.attempts).failures(number)
     }
@@ -150,8 +155,8 @@ pub struct Authentication {
     address: IpAddr,
     transactions: Transactions,
     pending: Option<Pending<Outcome>>,
-    /// When the challenge may be fetched.
-    not_before: Nanos,
+    /// When the transaction began.
+    begun: Nanos,
     /// When the host must be done.
     deadline: Option<Nanos>,
     /// When it was last heard of.
@@ -179,7 +184,7 @@ impl Authentication {
             address: Ipv4Addr::UNSPECIFIED.into(),
             transactions: Transactions::default(),
             pending: None,
-            not_before: now,
+            begun: now,
             deadline: Some(now + PATIENCE),
             heard: now,
         }
@@ -215,7 +220,7 @@ impl Authentication {
         let Some(access) = &self.subsystem.access else { return };
         let Some(rules) = &access.rules else { return };
         if !self.transactions.is_under_way() {
-            self.not_before = lock(&access.attempts).begin(self.host(), self.address, now);
+            self.begun = now;
             self.deadline = self.deadline.or(Some(now + PATIENCE));
         }
         if let Some(work) = self.transactions.send(message, rules) {
@@ -231,7 +236,8 @@ impl Authentication {
     /// when woken, and once in a while.
     pub fn receive(&mut self, now: Nanos) -> Option<Vec<u8>> {
         self.collect(now);
-        if self.transactions.is_prepared() && now < self.not_before {
+        let access = self.subsystem.access.as_ref()?;
+        if access.waits(self.host(), self.address, self.begun, now) {
             return None;
         }
         let message = self.transactions.receive();

@@ -43,8 +43,7 @@ type Refused = String;
 pub struct Greeting {
     /// Who it says it is, by the first identity: what it fails at is on this name's account.
     host: String,
-    /// When it may have an answer.
-    not_before: Nanos,
+    begun: Nanos,
     found: Pending<Result<(Box<Session>, Identity), Refused>>,
 }
 
@@ -63,10 +62,9 @@ impl Subsystem {
         let (keys, own) = (access.tls.clone()?, self.config.nqn.clone());
         let host = hello.identities().find_map(Identity::parse).map(|identity| identity.host);
         let host = host.unwrap_or_else(|| UNKNOWN.to_owned());
-        let not_before = lock(&access.attempts).begin(&host, from, access.now());
         let work = move || find(&hello, records, &*keys, &own);
         let found = access.helper.submit(work, from, wake);
-        Some(Greeting { host, not_before, found })
+        Some(Greeting { host, begun: access.now(), found })
     }
 
     /// The session with a host, and who it is, once its key is found; an alert for it if none is.
@@ -76,7 +74,8 @@ impl Subsystem {
         greeting: &Greeting,
         from: Option<IpAddr>,
     ) -> Option<Result<(Box<Session>, Identity), u8>> {
-        if self.access.as_ref().is_some_and(|access| access.now() < greeting.not_before) {
+        let (access, address) = (self.access.as_ref()?, from.unwrap_or(NOWHERE));
+        if access.waits(&greeting.host, address, greeting.begun, access.now()) {
             return None;
         }
         Some(greeting.found.take()?.map_err(|why| {

@@ -1,10 +1,12 @@
 //! Both sides of a transaction against each other, and hosts that cheat.
 
-use std::sync::Mutex;
+use std::sync::{Mutex, mpsc};
 
 use proptest::prelude::*;
 use zerocopy::{FromBytes, IntoBytes};
 
+use super::super::association::Kind;
+use super::super::{Config, Host};
 use super::transaction::{Report, Transactions};
 use super::work::Work;
 use super::*;
@@ -407,9 +409,76 @@ fn who_leaves_before_the_end_has_failed() {
     let mut target = Target::with(&[0], None);
     target.machine.abandon();
     assert_eq!(target.machine.take_report(), None, "who did not begin has not");
-    target.challenges(&secrets(0, None));
+    let work = target.machine.send(&negotiation(&secrets(0, None)), &target.rules).unwrap();
+    target.machine.abandon();
+    assert_eq!(target.machine.take_report(), None, "who waited for the target has not");
+    target.finish(work);
+    target.receive();
     target.machine.abandon();
     assert!(failure(&mut target).contains("left"));
+}
+
+/// One queue after another of a host, on a clock of its own.
+struct Queues {
+    subsystem: Arc<Subsystem>,
+    wake: Wake,
+    woken: mpsc::Receiver<()>,
+}
+
+impl Queues {
+    fn new() -> Self {
+        let authentication = Some(Target::with(&[0], None).rules);
+        let config = Config { authentication, ..Config::new(SUBSYSTEM, Vec::new()) };
+        let (wake, woken) = mpsc::channel();
+        let wake = Arc::new(move || wake.send(()).unwrap());
+        Self { subsystem: Subsystem::new(config).unwrap(), wake, woken }
+    }
+
+    fn sends(&self, message: &[u8], now: Nanos) -> Authentication {
+        let host = Host { id: [7; 16], nqn: HOST.to_owned() };
+        let association = Association::new(1, Kind::Io, host, 1, Arc::default(), now);
+        let association = Arc::new(association);
+        let mut queue = Authentication::new(self.subsystem.clone(), association, None, now);
+        queue.send(message, now, &self.wake);
+        queue
+    }
+}
+
+/// Somebody at the address of the host, who has no key and as many connections as he likes.
+#[test]
+fn who_has_the_key_waits_once_however_often_others_fail_in_its_name() {
+    let (queues, pace) = (Queues::new(), Nanos::from_secs(2));
+    let secrets = secrets(0, None);
+    let mut now = Nanos::from_secs(100);
+    for _ in 0..3 {
+        let mut failing: Vec<_> = (0..100).map(|_| queues.sends(&[0xff; 8], now)).collect();
+        for queue in &mut failing[3..] {
+            assert_eq!(queue.receive(now), None, "those wait for their answers as well");
+        }
+        let mut host = transaction(&secrets);
+        let mut queue = queues.sends(&host.negotiate(), now);
+        queues.woken.recv().unwrap();
+        assert_eq!(queue.receive(now), None);
+        now += pace;
+        assert!(failing[99].receive(now).is_some());
+        let reply = host.reply(&queue.receive(now).unwrap()).unwrap();
+        // Of those whom nobody told anything, none has failed.
+        let failed = queues.subsystem.authentications().unwrap().failed;
+        let leaves = queues.sends(&host.negotiate(), now);
+        queues.woken.recv().unwrap();
+        drop(leaves);
+        assert_eq!(queues.subsystem.authentications().unwrap().failed, failed);
+        queue.send(&reply, now, &queues.wake);
+        queues.woken.recv().unwrap();
+        assert_eq!(host.conclude(&queue.receive(now).unwrap()), Ok(None));
+        assert!(queue.is_done());
+    }
+    // A wrong proof is told of no sooner than a right one.
+    (0..3).for_each(|_| drop(queues.sends(&[0xff; 8], now)));
+    let mut queue = queues.sends(&negotiation(&secrets), now);
+    queues.woken.recv().unwrap();
+    assert_eq!(queue.receive(now + pace - Nanos(1)), None);
+    assert!(queue.receive(now + pace).is_some());
 }
 
 /// What a host without keys may send.

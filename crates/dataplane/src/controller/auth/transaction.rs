@@ -85,11 +85,6 @@ impl Transactions {
         !matches!(self.state, State::Idle)
     }
 
-    /// Whether the challenge is ready and not fetched.
-    pub fn is_prepared(&self) -> bool {
-        matches!(self.state, State::Prepared(_))
-    }
-
     /// What has come of the transaction, once.
     pub fn take_report(&mut self) -> Option<Report> {
         self.report.take()
@@ -114,9 +109,9 @@ impl Transactions {
         self.is_authenticated = false;
     }
 
-    /// The connection is gone.
+    /// The connection is gone. Where the host waited for us, that is no failure of the host's.
     pub fn abandon(&mut self) {
-        if self.is_under_way() {
+        if matches!(self.state, State::Challenged(_) | State::Confirming) {
             self.end(State::Over, "the host left, or was too slow, before it was done");
         }
     }

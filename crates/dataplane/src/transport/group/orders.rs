@@ -74,7 +74,7 @@ impl<N: Network> Group<N> {
         }
     }
 
-    /// Lets those go on whose time has come.
+    /// Has those looked at again of whom one's time has come.
     pub(super) fn release(&mut self, now: Nanos) {
         if self.held.is_empty() || now < self.held_until {
             return;

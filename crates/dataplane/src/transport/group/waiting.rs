@@ -113,6 +113,7 @@ impl<N: Network> Group<N> {
     /// Looks at deadlines.
     pub(super) fn tick(&mut self, now: Nanos) {
         self.next_tick = now + TICK;
+        self.held_until = now; // What hosts are allowed may have changed.
         let is_short = self.hosts.anybody_starves();
         for index in 0..self.peers.len() {
             let tick = |peer: &mut Peer<_>, context: &mut Context<'_>| {
