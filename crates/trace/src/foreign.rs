@@ -83,45 +83,73 @@ const DATA: [(&[u8], &str, &str); 18] = [
     (b"\x93NUMPY", "a NumPy array", "write it as CSV and read that with --columns"),
 ];
 
-/// Text of other programs by what stands in it, and why it is no trace.
-const TEXT: [(&str, &str, &str); 17] = [
-    (" CPU)", "a report of iostat or sar", SHAPE),
-    ("\"resultType\"", "an answer of Prometheus", SHAPE),
-    ("# hostname;interval;", "a report of sadf", SHAPE),
-    ("\"sysstat\"", "a report of iostat or sadf in JSON", SHAPE),
-    ("Attaching ", BPFTRACE, "its biosnoop prints neither sectors nor bytes: use BCC's"),
-    ("Attached ", BPFTRACE, "its biosnoop prints neither sectors nor bytes: use BCC's"),
-    ("TIME(ms) ", BPFTRACE, "its biosnoop prints neither sectors nor bytes: use BCC's"),
-    (": count ", "a histogram of a BPF tool", "BCC's biosnoop prints each request"),
-    (" MAJ MIN ", "the output of biotop", "BCC's biosnoop prints each request"),
+/// Text of other programs: by what stands in it or, behind `\n`, how a line begins; what it is, and
+/// why it is no trace.
+const TEXT: [(&[&str], &str, &str); 24] = [
+    (&[" CPU)"], "a report of iostat or sar", SHAPE),
+    (&["avg-cpu:", "_read/s ", " r/s "], "a report of iostat", SHAPE),
+    (&["\"resultType\""], "an answer of Prometheus", SHAPE),
+    (&["# hostname;interval;"], "a report of sadf", SHAPE),
+    (&["\"sysstat\""], "a report of iostat or sadf in JSON", SHAPE),
+    (&["\nprocs -"], "the output of vmstat", MEANS),
+    (&["MB/sec "], "a report of vdbench", MEANS),
+    (&["Total DISK READ", " be/4 "], "the output of iotop", MEANS),
+    (&["= All Devices =", "\nQ2Q "], "a report of btt", "blkparse prints what it sums up"),
+    (&["\n@"], "sums and histograms of bpftrace", "BCC's biosnoop prints each request"),
     (
-        "usertable ",
+        &["Attaching ", "Attached ", "TIME(ms) "],
+        "the output of bpftrace",
+        "its biosnoop prints neither sectors nor bytes: use BCC's",
+    ),
+    (&[": count "], "a histogram of a BPF tool", "BCC's biosnoop prints each request"),
+    (&[" MAJ MIN "], "the output of biotop", "BCC's biosnoop prints each request"),
+    (
+        &["usertable "],
         "operations of YCSB",
         "its keys have no places on a device: record with blktrace",
     ),
-    ("fio version 1", "a log of an old fio", "fio 2 and 3 write versions that have times"),
-    ("block_rq_", EVENTS, "record with blktrace, or with BCC's biosnoop"),
-    ("block_bio_", EVENTS, "record with blktrace, or with BCC's biosnoop"),
-    (".OBJECT ", "a trace of an object store", "its objects have no places on a device"),
-    ("pread64(", SYSCALLS, "record requests below the page cache, with blktrace"),
-    ("openat(", SYSCALLS, "record requests below the page cache, with blktrace"),
-    ("\"fio version\"", "the JSON report of fio", "fio's write_iolog writes the requests"),
+    (&["fio version 1"], "a log of an old fio", "fio 2 and 3 write versions that have times"),
+    (
+        &["block_rq_", "block_bio_"],
+        "events of the kernel (ftrace, perf script)",
+        "record with blktrace, or with BCC's biosnoop",
+    ),
+    (&[".OBJECT "], "a trace of an object store", "its objects have no places on a device"),
+    (&["obj_id"], CACHES, DIGESTS),
+    (&[",get,", ",set,"], "requests to a cache (Twitter)", "its keys have no places on a device"),
+    (&["# block_id "], "requests to Tectonic", "its blocks have no places on a device"),
+    (
+        &["\nfilename,file_offset,"],
+        "requests to files (Thesios)",
+        "its offsets are within files; as such they can be read, with --columns \
+         device,offset:bytes,-,-,-,-,op,-,-,-,-,size:bytes,-,time:s,...",
+    ),
+    (
+        &["pread64(", "openat("],
+        "system calls (strace)",
+        "record requests below the page cache, with blktrace",
+    ),
+    (
+        &["): R /", "): RO /", "): W /", "): CW", "): O /"],
+        "the output of fatrace",
+        "it has neither places nor sizes: record with blktrace",
+    ),
+    (&["\"fio version\""], "the JSON report of fio", "fio's write_iolog writes the requests"),
 ];
-const BPFTRACE: &str = "the output of bpftrace";
 const CACHES: &str = "a trace of caches (libCacheSim)";
 const DIGESTS: &str = "it has digests of objects in place of addresses";
-const EVENTS: &str = "events of the kernel (ftrace, perf script)";
-const SYSCALLS: &str = "system calls (strace)";
+const MEANS: &str = "it has means over time, no requests: record with blktrace";
 const SHAPE: &str = "it has loads over time, no requests, and can shape a generated load: \
                      [arrivals.shape.file] of a workload";
 
 /// What a file is that fits no format, if it is of a known other kind, and what to do about it.
 pub(crate) fn other(name: &str, head: &[u8]) -> Option<String> {
-    let text = String::from_utf8_lossy(head);
+    let text = format!("\n{}", String::from_utf8_lossy(head));
+    let has = |marks: &[&str]| marks.iter().any(|mark| text.contains(mark));
     let data = DATA.iter().find(|(magic, ..)| head.starts_with(magic));
     let (what, why) = if let Some((_, what, why)) = data {
         (*what, *why)
-    } else if let Some((_, what, why)) = TEXT.iter().find(|(mark, ..)| text.contains(mark)) {
+    } else if let Some((_, what, why)) = TEXT.iter().find(|(marks, ..)| has(marks)) {
         (*what, *why)
     } else if name.contains("oracleGeneral") {
         (CACHES, DIGESTS)
@@ -131,6 +159,8 @@ pub(crate) fn other(name: &str, head: &[u8]) -> Option<String> {
             "its requests are in what write_iolog writes; latencies with log_offset=1 can be read \
              with --columns time:ms,latency:ns,op:0=read,size:bytes,offset:bytes,...",
         )
+    } else if is_diskstats(&text) {
+        ("a copy of /proc/diskstats", "it has counters since the start: record with blktrace")
     } else if text.trim_start().starts_with(['{', '[']) {
         (
             "JSON of a kind that Ebb does not know",
@@ -155,14 +185,27 @@ fn is_fio_log(text: &str) -> bool {
             && columns.iter().all(Result::is_ok)
             && matches!(columns[2], Ok(0..=2))
     };
-    let mut lines = text.lines().take(2).peekable();
-    lines.peek().is_some() && lines.all(is_one)
+    first_lines(text, is_one)
+}
+
+/// `8 0 sda 100 0 800 50 300 0 2400 75 2 100 125`: numbers of the device, its name, counters.
+fn is_diskstats(text: &str) -> bool {
+    first_lines(text, |line| {
+        let columns = || line.split_whitespace().enumerate();
+        columns().count() >= 14
+            && columns().all(|(at, column)| (at == 2) != column.parse::<u64>().is_ok())
+    })
+}
+
+fn first_lines(text: &str, are: impl Fn(&str) -> bool) -> bool {
+    let mut lines = text.trim_start().lines().take(2).peekable();
+    lines.peek().is_some() && lines.all(are)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{OpenOptions, open_bytes};
+    use crate::{OpenOptions, Source, open_bytes};
 
     const LINES: &str = "419,W,5613568,4096,1577808144360767\n419,R,0,512,1577808144360769\n";
 
@@ -213,12 +256,38 @@ mod tests {
             ("READ usertable user85170976 [ <all fields>]\n", "YCSB"),
             ("fio version 1 iolog\nsda\n", "an old fio"),
             ("[{\"ts\": 1, \"op\": \"R\"}]\n", "JSON"),
+            ("0,q:q:1:8WTfjZU14ee,17,213,4,get,0\n", "a cache (Twitter)"),
+            ("time,obj_id,obj_size\n0,1,4096\n", "libCacheSim"),
+            ("# block_id io_offset io_size op_time\n4196 0 8 1568246400.1 get 1\n", "Tectonic"),
+            ("filename,file_offset,application\nabc,4096,bigtable\n", "Thesios"),
+            ("Device             tps    kB_read/s    kB_wrtn/s\nsda 1.00 2.00 3.00\n", "of iostat"),
+            ("Device            r/s     rkB/s\nsda  1.00 2.00\n", "of iostat"),
+            ("procs -----------memory----------\n r  b   swpd\n", "vmstat"),
+            ("   8       0 sda 100 0 800 50 300 0 2400 75 2 100 125\n", "/proc/diskstats"),
+            ("==================== All Devices ====================\n", "btt"),
+            ("Nov 25, 2026  interval        i/o   MB/sec   bytes   read\n", "vdbench"),
+            (
+                "@usecs:\n[4, 8)                 1 |@          |\n",
+                "sums and histograms of bpftrace",
+            ),
+            ("10:00:00   1234 be/4 root        0.00 B/s    4.00 K/s  0.00 % dd\n", "iotop"),
+            ("10:00:00.123456 dd(1234): R /var/log/syslog\n", "fatrace"),
             ("\u{1}\0\u{2}\0\0", "binary data"),
             ("500, 81920, 0, 4096, 0, 0\n1000, 81920, 1, 4096, 0, 0\n", "op:0=read"),
         ] {
             let error = refused(text.as_bytes());
             assert!(error.contains(said) && error.contains("not a block trace"), "{error}");
         }
+        let thesios = "filename,file_offset,application,c_time,io_zone,redundancy_type,op_type,\
+            service_class,from_flash_cache,cache_hit,request_io_size_bytes,disk_io_size_bytes,\
+            response_io_size_bytes,start_time,disk_time\nabc,4096,bigtable,1704067200.0,WARM,\
+            REPLICATED,READ,LATENCY_SENSITIVE,0,0,100,8192,100,1704067200.5,0.004\n";
+        let error = refused(thesios.as_bytes());
+        let columns = error.split("--columns ").nth(1).unwrap().parse().ok();
+        let options = OpenOptions { columns, ..OpenOptions::default() };
+        let mut all = Vec::new();
+        open_bytes("t", thesios.into(), &options).unwrap().fill(&mut all).unwrap();
+        assert_eq!((all[0].offset, all[0].bytes), (4096, 8192));
         assert!(other("x.oracleGeneral.bin", &[1; 24]).unwrap().contains("libCacheSim"));
         assert_eq!(other("x", b"nothing known\n"), None);
     }

@@ -226,7 +226,6 @@ fn known(name: &str, head: &Head) -> Result<Format, TraceError> {
     match detect(&head.bytes, head.whole) {
         Detected::Format(format) => return Ok(format),
         Detected::Doubt(reason) => {
-            let reason = reason.to_owned();
             return Err(TraceError::Format { file: name.to_owned(), reason });
         }
         Detected::None => {}

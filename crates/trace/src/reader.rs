@@ -47,6 +47,8 @@ pub struct Reader {
     empty: u64,
     /// The format was not named but detected.
     detected: bool,
+    /// And by custom it counts bytes of a block device.
+    bytes_in_doubt: bool,
 }
 
 impl Reader {
@@ -70,12 +72,14 @@ impl Reader {
             skipped: Skipped::default(),
             empty: 0,
             detected: false,
+            bytes_in_doubt: false,
         }
     }
 
     /// The same of a format that nobody named: its units are in doubt.
     pub(crate) fn detected(self) -> Self {
-        Self { detected: true, ..self }
+        let bytes_in_doubt = self.format.columns().is_some_and(|all| all.contains("size:bytes"));
+        Self { detected: true, bytes_in_doubt, ..self }
     }
 
     /// The format that was named or detected.
@@ -127,7 +131,7 @@ impl Reader {
                 self.empty += 1;
                 return Ok(true);
             }
-            Ok(Some(Line::Request(request))) if self.is_doubtful(&request) => {
+            Ok(Some(Line::Request(request))) if self.bytes_in_doubt && !in_sectors(&request) => {
                 return Err(self.no_bytes(&request));
             }
             Ok(Some(Line::Request(request))) => match self.accept(request, batch) {
@@ -162,18 +166,14 @@ impl Reader {
         Err(TraceError::Format { file: self.file.clone(), reason })
     }
 
-    /// Whether a format that counts in bytes was detected and this is no whole sector.
-    fn is_doubtful(&self, request: &Request) -> bool {
-        self.detected && self.format.counts_bytes() && !in_sectors(request)
-    }
-
     #[cold]
     fn no_bytes(&self, request: &Request) -> TraceError {
         let (format, Request { offset, bytes, .. }) = (self.format, request);
+        let sectors = format.columns().unwrap_or_default().replace("bytes", "sectors");
         let reason = format!(
             "offset {offset} and size {bytes} are no whole sectors, as if they were not in bytes, \
-             as {format} has them: name a format that counts in sectors (--format disksim, mqsim, \
-             tencent), state the units (--columns), or confirm bytes with --format {format}"
+             as {format} has them: state the units, as in --columns {sectors}, name another \
+             format (--format disksim, mqsim), or confirm bytes with --format {format}"
         );
         let line = self.records.position();
         TraceError::Malformed { file: self.file.clone(), line, reason }

@@ -36,12 +36,16 @@ fn error_of(text: &str) -> String {
 fn good() -> Vec<(Format, &'static str, [&'static str; 2])> {
     use Format as F;
     vec![
-        (F::Msr, "", ["10,h,0,Read,0,512,5", "20,h,0,Write,512,512,5"]),
+        (
+            F::Msr,
+            "",
+            ["128166372003061629,h,0,Read,0,512,5", "128166372003061639,h,0,Write,512,512,5"],
+        ),
         (F::MsrCut, "", ["0.100 0 0 512 1", "0.200 0 512 512 0"]),
-        (F::Mqsim, "", ["100 0 0 1 1", "200 0 1 1 0"]),
+        (F::Mqsim, "", ["0 0 0 1 1", "20000 0 1 1 0"]),
         (F::Tencent, "", ["1538323200,0,8,0,1063", "1538323201,8,8,1,1063"]),
         (F::TencentReplay, "", ["0.0,90,1,512,0,0.1,512", "0.0,90,0,512,512,0.2,512"]),
-        (F::Alibaba, "", ["0,R,0,512,100", "0,W,512,512,200"]),
+        (F::Alibaba, "", ["0,R,0,512,1577808144360767", "0,W,512,512,1577808144361044"]),
         (F::Spc, "", ["0,0,512,R,0.1", "0,1,512,W,0.2"]),
         (F::Fio, FIO, ["1 sda read 0 512", "2 sda write 512 512"]),
         (F::Blkparse, "", ["8,0 1 1 0.1 9 Q R 0 + 1 [x]", "8,0 1 2 0.2 9 Q W 1 + 1 [x]"]),
@@ -62,9 +66,14 @@ fn times_a_century_apart_are_refused_where_they_stand() {
     ] {
         let lines = times.map(|at| format!("{},h,0,Read,0,512,5\n", at / 100));
         let msr = format!("Timestamp,Hostname\n{}", lines.concat());
-        let error = error_of(&msr);
+        let opened = |lenient| {
+            let format = Some(Format::Msr);
+            let options = OpenOptions { format, lenient, ..OpenOptions::default() };
+            open_bytes("t", msr.as_bytes().to_vec(), &options).unwrap()
+        };
+        let error = all(&mut opened(false)).unwrap_err().to_string();
         assert!(error.starts_with(&format!("t:{line}: ")) && error.contains(said), "{error}");
-        let mut lenient = opened(&msr, true).unwrap();
+        let mut lenient = opened(true);
         assert_eq!(all(&mut lenient).unwrap().len() as u64 + lenient.skipped().malformed, 3);
     }
     let text = format!("{EBB}\n0,R,0,512,0,0,\n{},R,0,512,0,0,\n", 99 * year);
@@ -109,7 +118,7 @@ fn the_first_request_is_at_zero_and_detection_agrees() {
 fn a_lenient_reader_counts_and_keeps_the_first_reasons() {
     let mut text = "0 0 0 1 1\n".to_owned();
     for number in 1..=10 {
-        text += &format!("{number} 0 0 -{number} 1\n{number} 0 0 1 1\n");
+        text += &format!("{number}00000 0 0 -{number} 1\n{number}00000 0 0 1 1\n");
     }
     let mut reader = opened(&text, true).unwrap();
     assert_eq!(all(&mut reader).unwrap().len(), 11);
@@ -123,7 +132,7 @@ fn time_running_backwards_names_both_times() {
     let error = error_of("100000 0 0 1 1\n900000 0 0 1 1\n300000 0 0 1 1\n");
     assert!(error.starts_with("t:3: time runs backwards: 0.000200000 s after 0.000800000 s"));
     let mut reader =
-        opened("1000 0 0 1 1\n9000 0 0 1 1\n300 0 0 1 1\n9500 0 0 1 1\n", true).unwrap();
+        opened("100000 0 0 1 1\n900000 0 0 1 1\n30000 0 0 1 1\n950000 0 0 1 1\n", true).unwrap();
     assert_eq!(all(&mut reader).unwrap().len(), 3);
 }
 
@@ -170,7 +179,7 @@ fn what_is_no_trace_is_refused_with_the_names_of_the_formats() {
 
 fn many(count: usize) -> String {
     (0..count)
-        .map(|n| format!("{} {} {} 8 {}\n", n * 977, n % 5, n * 7919 % 100_003, n % 2))
+        .map(|n| format!("{} {} {} 8 {}\n", n * 97_700, n % 5, n * 7919 % 100_003, n % 2))
         .collect()
 }
 
@@ -250,7 +259,7 @@ impl Read for Endless {
     fn read(&mut self, to: &mut [u8]) -> std::io::Result<usize> {
         let mut used = 0;
         while self.line < self.lines {
-            let text = format!("{} 0 {} 8 1\n", self.line * 1000, self.line);
+            let text = format!("{} 0 {} 8 1\n", self.line * 10_000, self.line);
             if used + text.len() > to.len() {
                 break;
             }
@@ -288,9 +297,10 @@ fn memory_stays_flat_however_long_the_trace() {
 
 #[test]
 fn a_line_without_end_is_refused_and_a_lenient_reader_goes_on_after_it() {
-    let text = format!("1 0 0 8 1\n{}\n2 0 0 8 1\n", "7".repeat(1_000_000));
-    assert!(error_of(&text).starts_with("t:2: the line is longer than 64 KiB"));
+    let text = format!("0 0 0 8 1\n20000 0 0 8 1\n{}\n", "7".repeat(1_000_000));
+    let text = format!("{text}40000 0 0 8 1\n");
+    assert!(error_of(&text).starts_with("t:3: the line is longer than 64 KiB"));
     let mut reader = opened(&text, true).unwrap();
-    assert_eq!(all(&mut reader).unwrap().len(), 2);
-    assert_eq!(reader.skipped().reasons[0].0, 2);
+    assert_eq!(all(&mut reader).unwrap().len(), 3);
+    assert_eq!(reader.skipped().reasons[0].0, 3);
 }

@@ -3,6 +3,10 @@
 use std::num::NonZeroU64;
 use std::str::FromStr;
 
+use jiff::Timestamp;
+use jiff::civil::DateTime;
+use jiff::tz::TimeZone;
+
 use super::field::{self, Line, LineParser, Reason, shown};
 use super::names::Names;
 use super::vscsi_csv::operation as scsi;
@@ -21,7 +25,8 @@ pub struct Columns {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Held {
     Unused,
-    Time(u8),
+    /// `None`: a date.
+    Time(Option<u8>),
     Latency(u8),
     Offset(u8),
     Size(u8),
@@ -45,9 +50,9 @@ enum Ops {
 #[error("{0}; as in time:ms,device,offset:sectors,size:bytes,op:1=read,- ({HELP})")]
 pub struct UnknownColumns(String);
 
-const HELP: &str = "times in s, ms, us, ns or 100ns, places in bytes, sectors or KiB; latency, \
-                    stream; op as words, op:1=read, op:0=read or op:scsi; - for what is not used, \
-                    ... for all that follows";
+const HELP: &str = "times in s, ms, us, ns or 100ns, also time:date; places in bytes, sectors or \
+                    KiB; latency, stream; op as words, op:1=read, op:0=read or op:scsi; - for \
+                    what is not used, ... for all that follows";
 
 impl Columns {
     const MOST: usize = 32;
@@ -118,7 +123,8 @@ fn held(item: &str) -> Result<Held, String> {
         ("op", Some("1=read")) => Held::Op(Ops::Digits(b'1')),
         ("op", Some("0=read")) => Held::Op(Ops::Digits(b'0')),
         ("op", Some("scsi")) => Held::Op(Ops::Scsi),
-        ("time", unit) => Held::Time(time_unit(name, unit)?),
+        ("time", Some("date")) => Held::Time(None),
+        ("time", unit) => Held::Time(Some(time_unit(name, unit)?)),
         ("latency", unit) => Held::Latency(time_unit(name, unit)?),
         ("offset", unit) => Held::Offset(place_unit(name, unit)?),
         ("size", unit) => Held::Size(place_unit(name, unit)?),
@@ -126,16 +132,14 @@ fn held(item: &str) -> Result<Held, String> {
     })
 }
 
+/// Units of time, as powers of ten in nanoseconds.
+pub(super) const TIMES: [(&str, u8); 6] =
+    [("s", 9), ("ms", 6), ("us", 3), ("µs", 3), ("100ns", 2), ("ns", 0)];
+
 fn time_unit(name: &str, unit: Option<&str>) -> Result<u8, String> {
-    match unit {
-        Some("s") => Ok(9),
-        Some("ms") => Ok(6),
-        Some("us" | "µs") => Ok(3),
-        Some("100ns") => Ok(2),
-        Some("ns") => Ok(0),
-        Some(unit) => Err(format!("'{unit}' is not the unit of a time")),
-        None => Err(format!("'{name}' has no unit, such as {name}:ms")),
-    }
+    let unit = unit.ok_or_else(|| format!("'{name}' has no unit, such as {name}:ms"))?;
+    let known = TIMES.into_iter().find(|(known, _)| *known == unit);
+    known.map(|(_, power)| power).ok_or_else(|| format!("'{unit}' is not the unit of a time"))
 }
 
 fn place_unit(name: &str, unit: Option<&str>) -> Result<u8, String> {
@@ -172,11 +176,12 @@ impl Delimited {
     /// The request of a line; `None` of a command that is none.
     fn request(&mut self, fields: &[&[u8]], comma: bool) -> Result<Option<Request>, Reason> {
         let (mut at, mut offset, mut size, mut latency) = (0, 0, 0, 0);
-        let (mut op, mut device, mut stream) = (Op::Read, None, None);
+        let (mut op, mut device, mut stream) = (Op::Read, Vec::new(), None);
         for (held, field) in self.columns.held.iter().zip(fields) {
             match *held {
                 Held::Unused => {}
-                Held::Time(unit) => at = time(field, "time", unit, comma)?,
+                Held::Time(None) => at = date(field)?,
+                Held::Time(Some(unit)) => at = time(field, "time", unit, comma)?,
                 Held::Latency(_) if field.is_empty() => {}
                 Held::Latency(unit) => latency = time(field, "latency", unit, comma)?,
                 Held::Offset(unit) => offset = bytes(field, "offset", unit)?,
@@ -185,7 +190,7 @@ impl Delimited {
                     Some(found) => op = found,
                     None => return Ok(None),
                 },
-                Held::Device => device = Some(self.names.number(&[field])?),
+                Held::Device => device.push(*field),
                 Held::Stream => {
                     stream = Some(field::stream(field::unsigned(field, "stream")?, "stream")?)
                 }
@@ -194,7 +199,7 @@ impl Delimited {
         if op == Op::Flush {
             (offset, size) = (0, 0);
         }
-        let device = device.unwrap_or(0);
+        let device = if device.is_empty() { 0 } else { self.names.number(&device)? };
         let stream = stream.unwrap_or_else(|| u32::from(device));
         let recorded_latency = NonZeroU64::new(latency);
         let request = field::request(at, op, offset, size)?;
@@ -234,15 +239,39 @@ fn time(field: &[u8], name: &str, unit: u8, comma: bool) -> Result<u64, Reason> 
     }
 }
 
-/// A whole number of units in bytes.
+/// ns since 1970 of a date with a time of day by ISO 8601; without a zone it is UTC.
+fn date(field: &[u8]) -> Result<u64, Reason> {
+    let text = std::str::from_utf8(field).unwrap_or_default();
+    let text = if text.contains(':') { text } else { "" };
+    let utc = || text.parse::<DateTime>().ok()?.to_zoned(TimeZone::UTC).ok();
+    let instant = text.parse::<Timestamp>().ok().or_else(|| Some(utc()?.timestamp()));
+    let nanos = instant.and_then(|instant| u64::try_from(instant.as_nanosecond()).ok());
+    nanos.ok_or_else(|| {
+        let text = shown(field);
+        format!("time is '{text}', no date since 1970 such as 2026-11-25T00:10:01.5Z")
+    })
+}
+
+/// A number of units as whole bytes, exactly: `4096.0` bytes, `0.5` KiB, `0x1000`.
 fn bytes(field: &[u8], name: &str, unit: u8) -> Result<u64, Reason> {
-    let hex = field.strip_prefix(b"0x").and_then(|digits| std::str::from_utf8(digits).ok());
-    let count = match hex {
-        Some(digits) => u64::from_str_radix(digits, 16).ok(),
-        None => Some(field::unsigned(field, name)?),
+    let wrong = |what: &str| format!("{name} is {what}: '{}'", shown(field));
+    let text = std::str::from_utf8(field).map_err(|_| wrong("not a number"))?;
+    let (whole, part) = text.split_once('.').unwrap_or((text, ""));
+    let part = part.trim_end_matches('0');
+    let count = match text.strip_prefix("0x") {
+        Some(digits) => u64::from_str_radix(digits, 16).map_err(|_| wrong("not a number"))?,
+        None => field::unsigned(whole.as_bytes(), name)?,
     };
-    let count = count.ok_or_else(|| format!("{name} is not a number: '{}'", shown(field)))?;
-    count.checked_mul(1 << unit).ok_or_else(|| format!("{name} is too large: '{}'", shown(field)))
+    let bytes = count.checked_mul(1 << unit).ok_or_else(|| wrong("too large"))?;
+    if part.is_empty() {
+        return Ok(bytes);
+    }
+    let halved = || wrong("no whole number of bytes");
+    // What can be halved so often has no more decimals.
+    let decimals = u8::try_from(part.len()).ok().filter(|decimals| *decimals <= unit);
+    let ten = 10_u64.pow(decimals.ok_or_else(halved)?.into());
+    let rest = field::unsigned(part.as_bytes(), name)? << unit;
+    if rest.is_multiple_of(ten) { Ok(bytes + rest / ten) } else { Err(halved()) }
 }
 
 fn operation(field: &[u8], ops: Ops) -> Result<Option<Op>, Reason> {
@@ -302,6 +331,46 @@ mod tests {
         let request = request.unwrap();
         assert_eq!((request.op, request.stream), (Op::Write, 9));
         assert_eq!(request.recorded_latency.unwrap().get(), 5_000);
+    }
+
+    #[test]
+    fn dates_and_numbers_of_other_programs_are_exact() {
+        let columns = "time:date,op,offset:KiB,size:bytes";
+        for (time, nanos) in [
+            ("1970-01-02T00:00:00.123Z", 86_400_123_000_000),
+            ("1970-01-02 00:00:00.5", 86_400_500_000_000),
+            ("\"1970-01-02 02:00:00.000000001+02:00\"", 86_400_000_000_001),
+        ] {
+            let request = read(columns, &format!("{time},R,8.50,4096.0")).unwrap();
+            assert_eq!((request.at, request.offset, request.bytes), (Nanos(nanos), 8704, 4096));
+        }
+        let sectors = "time:s,op,offset:sectors,size:sectors";
+        let request = read(sectors, "1,R,0.001953125,7.5").unwrap();
+        assert_eq!((request.offset, request.bytes), (1, 3840));
+        for (line, said) in [
+            ("1970-01-02,R,0,512", "time is '1970-01-02', no date since 1970 such as 2026-"),
+            ("1969-12-31T00:00:00Z,R,0,512", "no date since 1970"),
+            ("1,R,0,512", "no date since 1970"),
+            ("1970-01-02T00:00:00Z,R,0,4096.5", "size is no whole number of bytes: '4096.5'"),
+            ("1970-01-02T00:00:00Z,R,0.0001,512", "offset is no whole number of bytes"),
+            ("1970-01-02T00:00:00Z,R,0x1.8,512", "offset is not a number: '0x1.8'"),
+            ("1970-01-02T00:00:00Z,R,0,-512.0", "size is negative: '-512'"),
+        ] {
+            let reason = read(columns, line).unwrap_err();
+            assert!(reason.contains(said), "{reason}");
+        }
+    }
+
+    #[test]
+    fn columns_of_the_device_name_it_together() {
+        let columns = "time:s,device,op,offset:bytes,size:bytes,device".parse::<Columns>().unwrap();
+        let mut parser = columns.parser();
+        let devices = ["1,a,R,0,512,0", "1,a,R,0,512,1", "1,a,R,0,512,0", "1,b,R,0,512,0"];
+        let devices = devices.map(|line| match parser.line(line.as_bytes()) {
+            Ok(Line::Request(request)) => request.device,
+            other => panic!("{other:?}"),
+        });
+        assert_eq!(devices, [0, 1, 0, 2]);
     }
 
     #[test]

@@ -1,15 +1,17 @@
 //! Which format a file is in, from its first bytes.
 
+use super::doubt::doubt;
 use super::field::{Columns, Reason, is_comment, is_heading};
 use super::{Format, Line, in_sectors, vscsi};
+use crate::request::Request;
 
 /// What the first bytes of a file show.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Detected {
     /// One format.
     Format(Format),
-    /// Several that nothing tells apart: what to do.
-    Doubt(&'static str),
+    /// One whose units cannot be, or several that nothing tells apart: what to do.
+    Doubt(String),
     /// None that is known.
     None,
 }
@@ -26,40 +28,59 @@ pub(crate) fn detect(head: &[u8], whole: bool) -> Detected {
     if vscsi::version(head).is_some() {
         return Detected::Format(Format::Vscsi);
     }
-    let (mut best, mut most) = (Detected::None, 0);
+    let (mut best, mut most) = (None, 0);
     for format in Format::ALL {
         let accepted = accepted(format, head, whole).count();
         if accepted > most {
-            (best, most) = (Detected::Format(format), accepted);
+            (best, most) = (Some(format), accepted);
         }
     }
-    if best == Detected::Format(Format::MsrCut) { five_numbers(head, whole, most) } else { best }
+    match best {
+        None => Detected::None,
+        Some(Format::MsrCut) => five_numbers(head, whole, most),
+        Some(format) => match doubt(format, requests(format, head, whole)) {
+            Some(reason) => Detected::Doubt(reason),
+            None => Detected::Format(format),
+        },
+    }
 }
+
+/// Requests that are closer than 10 µs if their times are in ns, and than 10 s if in ms.
+const DENSE: u64 = 10_000;
 
 /// Arrival, device, place, size and 1 for a read, divided by blanks, in `most` lines: `msr-cut`
 /// counts ms and bytes, `disksim` ms and sectors, `mqsim` whole ns and sectors. What is no multiple
-/// of a sector is not in bytes; what is finer than a nanosecond is not in ms.
+/// of a sector is not in bytes; what is finer than a nanosecond is not in ms; whole times closer
+/// than [`DENSE`] can be either.
 fn five_numbers(head: &[u8], whole: bool, most: usize) -> Detected {
-    let in_bytes = |line| !matches!(line, Line::Request(request) if !in_sectors(&request));
-    let in_bytes = accepted(Format::MsrCut, head, whole).all(in_bytes);
+    let in_bytes = requests(Format::MsrCut, head, whole).all(|request| in_sectors(&request));
     let whole_times = accepted(Format::Mqsim, head, whole).count() == most;
+    let doubt = |what: &str| Detected::Doubt(what.to_owned());
     let decimals = |line| {
         let time = Columns::blanks(line).next().unwrap_or_default();
         time.iter().rev().position(|byte| *byte == b'.').unwrap_or(0)
     };
     // More than nine are noise of floating point.
     if lines(head, whole).any(|(_, line)| (7..=9).contains(&decimals(line))) {
-        return Detected::Doubt(
+        return doubt(
             "times with 7 to 9 decimals are finer than a nanosecond if they are in ms, as disksim \
              and msr-cut have them; if they are in seconds, say so and what the rest is, as in \
              --columns time:s,device,offset:sectors,size:sectors,op:1=read; otherwise name the \
              format with --format",
         );
     }
+    let times: Vec<u64> =
+        requests(Format::Mqsim, head, whole).map(|request| request.at.0).collect();
+    let span = times.iter().max().zip(times.iter().min()).map_or(0, |(last, first)| last - first);
+    let dense = span < DENSE * times.len().saturating_sub(1).max(1) as u64;
     match (in_bytes, whole_times) {
-        (true, true) => Detected::Doubt(
+        (true, true) => doubt(
             "its first lines fit mqsim (ns, sectors), disksim (ms, sectors) and msr-cut (ms, \
              bytes); name the format with --format mqsim, --format disksim or --format msr-cut",
+        ),
+        (false, true) if dense => doubt(
+            "its first lines fit mqsim (ns, sectors) and disksim (ms, sectors); name the format \
+             with --format mqsim or --format disksim",
         ),
         (true, false) => Detected::Format(Format::MsrCut),
         (false, true) => Detected::Format(Format::Mqsim),
@@ -124,6 +145,14 @@ fn accepted(format: Format, head: &[u8], whole: bool) -> impl Iterator<Item = Li
     lines(head, whole).filter_map(move |(_, line)| parser.as_mut()?.line(line).ok())
 }
 
+/// The requests among them.
+fn requests(format: Format, head: &[u8], whole: bool) -> impl Iterator<Item = Request> {
+    accepted(format, head, whole).filter_map(|line| match line {
+        Line::Request(request) => Some(request),
+        Line::Header | Line::Other => None,
+    })
+}
+
 /// The whole lines of `head` that are neither blank nor comments, with their numbers.
 fn lines(head: &[u8], whole: bool) -> impl Iterator<Item = (usize, &[u8])> {
     let end = if whole {
@@ -150,7 +179,7 @@ mod tests {
         for (format, text) in [
             (Format::Msr, "128172299571726563,prxy,0,Write,1105182720,512,2072\n"),
             (Format::MsrCut, "0.000 0 3242508288 4096 0\n45.304 0 11403917312 512 0\n"),
-            (Format::Mqsim, "938513000 4 264719034 16 0\n"),
+            (Format::Mqsim, "938513000 4 264719034 16 0\n938828000 3 197570570 16 0\n"),
             (Format::Tencent, "1538323200,12910952,128,0,1063\n"),
             (Format::TencentReplay, "0.000,104,1,4096,42414080,0.097,4096\n"),
             (Format::Alibaba, "0,R,126703661056,4096,1577808000000046\n"),
@@ -188,6 +217,16 @@ mod tests {
         }
         let noise = "0.30000000000000004 0 1000 8 1\n";
         assert_eq!(detect(noise.as_bytes(), true), Detected::Format(Format::Disksim));
+    }
+
+    #[test]
+    fn milliseconds_are_not_taken_for_nanoseconds() {
+        for text in ["0 0 64 8 1\n1300 0 128 8 0\n", "5 0 64 8 1\n", "0 0 8 8 1\n9999 0 8 8 1\n"] {
+            let Detected::Doubt(reason) = detect(text.as_bytes(), true) else { panic!("{text}") };
+            assert!(reason.contains("--format mqsim or --format disksim"), "{reason}");
+        }
+        let text = "0 0 8 8 1\n10000 0 8 8 1\n";
+        assert_eq!(detect(text.as_bytes(), true), Detected::Format(Format::Mqsim));
     }
 
     #[test]

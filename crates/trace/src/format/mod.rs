@@ -8,6 +8,7 @@ mod columns;
 mod darshan;
 mod detect;
 mod disksim;
+mod doubt;
 pub(crate) mod ebb_csv;
 mod etw;
 pub(crate) mod field;
@@ -184,19 +185,31 @@ impl Format {
         )
     }
 
-    /// Whether it counts sizes of a block device in bytes, which are whole sectors then: others
-    /// count sectors, or bytes of files, or are Ebb's own.
-    pub(crate) const fn counts_bytes(self) -> bool {
-        matches!(
-            self,
-            Self::Msr
-                | Self::MsrCut
-                | Self::TencentReplay
-                | Self::Alibaba
-                | Self::Spc
-                | Self::Systor
-                | Self::VscsiCsv
-        )
+    /// Its columns in the words of [`Columns`], where only custom says what their units are; of a
+    /// block device, whose requests are whole sectors.
+    pub(crate) const fn columns(self) -> Option<&'static str> {
+        Some(match self {
+            Self::Msr => "time:100ns,device,device,op,offset:bytes,size:bytes,latency:100ns",
+            Self::MsrCut => "time:ms,device,offset:bytes,size:bytes,op:1=read",
+            Self::Mqsim => "time:ns,device,offset:sectors,size:sectors,op:1=read",
+            Self::Tencent => "time:s,offset:sectors,size:sectors,op:0=read,device",
+            Self::TencentReplay => "-,latency:us,op:1=read,size:bytes,offset:bytes,time:ms,-",
+            Self::Alibaba => "device,op,offset:bytes,size:bytes,time:us",
+            Self::Spc => "device,offset:sectors,size:bytes,op,time:s,...",
+            Self::Fiu => "time:ns,stream,-,offset:sectors,size:sectors,op,device,device,-",
+            Self::Systor => "time:s,latency:s,op,device,offset:bytes,size:bytes",
+            Self::VscsiCsv => "-,time:s,op:scsi,size:bytes,offset:sectors",
+            _ => return None,
+        })
+    }
+
+    /// The year in which its clock is 0, where that tells the date.
+    pub(crate) const fn clock(self) -> Option<i16> {
+        match self {
+            Self::Msr => Some(1601),
+            Self::Tencent | Self::Alibaba | Self::Systor => Some(1970),
+            _ => None,
+        }
     }
 
     /// The units of the formats that look alike: five columns of numbers.

@@ -79,9 +79,6 @@ pub(super) fn windows(
 fn rates(all: &[Series], workload: &str) -> Result<Vec<Rate>, String> {
     let [mut reads, mut writes, mut both] = [None, None, None];
     for series in all.iter().filter(|series| series.metric.values().any(|v| v == workload)) {
-        if series.metric.get("__name__").is_some_and(|name| name.ends_with("_total")) {
-            return Err("a counter since some start, not a rate: query rate(...)".to_owned());
-        }
         let (place, kind) = match directions(&series.metric, workload) {
             (true, false) => (&mut reads, "reads"),
             (false, true) => (&mut writes, "writes"),
@@ -94,12 +91,11 @@ fn rates(all: &[Series], workload: &str) -> Result<Vec<Rate>, String> {
             ));
         }
     }
-    let step = |series: &Series| points(&series.values);
     match (reads, writes, both) {
         (None, None, None) => Ok(Vec::new()),
         (None, None, Some(both)) => {
             let pair = |(seconds, value)| Rate { seconds, reads: value, writes: value };
-            Ok(step(both)?.into_iter().map(pair).collect())
+            Ok(points(both)?.into_iter().map(pair).collect())
         }
         (reads, writes, None) => {
             let times = |series: &Series| series.values.iter().map(|v| v.0).collect::<Vec<_>>();
@@ -108,8 +104,8 @@ fn rates(all: &[Series], workload: &str) -> Result<Vec<Rate>, String> {
             {
                 return Err("the series of reads and of writes have other times".to_owned());
             }
-            let reads = reads.map(step).transpose()?.unwrap_or_default();
-            let writes = writes.map(step).transpose()?.unwrap_or_default();
+            let reads = reads.map(points).transpose()?.unwrap_or_default();
+            let writes = writes.map(points).transpose()?.unwrap_or_default();
             let count = reads.len().max(writes.len());
             let value = |all: &[(f64, f64)], at: usize| all.get(at).map_or(0.0, |point| point.1);
             let seconds = |at: usize| reads.get(at).or(writes.get(at)).map_or(0.0, |point| point.0);
@@ -148,20 +144,46 @@ fn words(name: &str) -> impl Iterator<Item = String> {
 }
 
 /// Seconds since the point before, and values; the first point is as long as the step.
-fn points(values: &[(f64, String)]) -> Result<Vec<(f64, f64)>, String> {
+fn points(Series { metric, values }: &Series) -> Result<Vec<(f64, f64)>, String> {
     let gaps: Vec<f64> = values.windows(2).map(|pair| pair[1].0 - pair[0].0).collect();
     let step = gaps.iter().copied().reduce(f64::min).ok_or("a series has fewer than two values")?;
     if !(step > 0.0 && step.is_finite()) {
         return Err("the times of a series do not go on".to_owned());
     }
     if let Some(at) = gaps.iter().position(|gap| *gap > 1.5 * step) {
-        return Err(format!("a gap in the series after {}", values[at].0));
+        let (after, gap) = (values[at].0, gaps[at]);
+        return Err(format!(
+            "a gap of {gap} s in the series after {after}: query a range before or behind it, or \
+             rates over more than the gap, as in rate(...[{:.0}s])",
+            2.0 * gap
+        ));
     }
-    let number = |text: &String| {
+    let number = |(at, text): &(f64, String)| {
         let good = text.parse().ok().filter(|value: &f64| value.is_finite() && *value >= 0.0);
-        good.ok_or_else(|| format!("'{text}' is not a number of zero or more"))
+        good.map(|value| (step, value)).ok_or_else(|| {
+            format!(
+                "'{text}' at {at} is not a number of zero or more: query a range without it or, \
+                 where it means no requests, (...) >= 0 or 0 * METRIC"
+            )
+        })
     };
-    values.iter().map(|(_, text)| Ok((step, number(text)?))).collect()
+    let points = values.iter().map(number).collect::<Result<Vec<_>, _>>()?;
+    match metric.get("__name__").filter(|name| is_counter(name, &points)) {
+        None => Ok(points),
+        Some(name) => Err(format!(
+            "{name} is a counter since some start, not a rate, as it seems: query rate({name}[5m]) \
+             or, if it is a rate, {name} * 1"
+        )),
+    }
+}
+
+/// Whether a series is the counter itself: rate() drops the name, and a recording rule has colons
+/// in its own. A rate falls about as often as it rises, a counter only where it starts anew.
+fn is_counter(name: &str, points: &[(f64, f64)]) -> bool {
+    let steps = || points.windows(2).map(|pair| pair[1].1 - pair[0].1);
+    let (rises, falls) =
+        (steps().filter(|s| *s > 0.0).count(), steps().filter(|s| *s < 0.0).count());
+    name.ends_with("_total") || (!name.contains(':') && rises > 10 * falls)
 }
 
 #[cfg(test)]
@@ -239,12 +261,26 @@ mod tests {
             ("node_disk_reads_completed_total", r#"[[0,"1"],[1,"2"]]"#, "query rate"),
             ("iops", r#"[[0,"1"]]"#, "fewer than two"),
             ("iops", r#"[[0,"1"],[0,"2"]]"#, "do not go on"),
-            ("iops", r#"[[0,"1"],[1,"2"],[3,"2"]]"#, "a gap in the series after 1"),
-            ("iops", r#"[[0,"NaN"],[1,"2"]]"#, "'NaN' is not a number"),
+            ("iops", r#"[[0,"1"],[1,"2"],[3,"2"]]"#, "a gap of 2 s in the series after 1: query"),
+            ("iops", r#"[[0,"NaN"],[1,"2"]]"#, "'NaN' at 0 is not a number of zero or more: query"),
+            ("ceph_osd_op_r", r#"[[0,"7"],[1,"7"],[2,"9"]]"#, "query rate(ceph_osd_op_r[5m]) or"),
         ] {
             let error = of(&series(name, values)).unwrap_err();
             assert!(error.contains(said), "{error}");
         }
         assert!(of("1").unwrap_err().contains("not the answer to a range query"));
+        // Started anew once, and rates: by the values, without a name, by a recording rule.
+        let values = |all: &[u64]| {
+            let pair = |(at, value): (usize, &u64)| format!(r#"[{at},"{value}"]"#);
+            format!("[{}]", all.iter().enumerate().map(pair).collect::<Vec<_>>().join(","))
+        };
+        let anew = values(&[50, 51, 52, 53, 54, 55, 56, 57, 58, 59, 60, 61, 2, 3]);
+        assert!(of(&series("rd", &anew)).unwrap_err().contains("a counter since some start"));
+        for (name, all) in
+            [("iops", [3, 5, 4]), ("iops", [4, 4, 4]), ("disk:reads:rate5m", [1, 2, 3])]
+        {
+            of(&series(name, &values(&all))).unwrap();
+        }
+        of(&series("", &values(&[1, 2, 3])).replace(r#""__name__":"","#, "")).unwrap();
     }
 }

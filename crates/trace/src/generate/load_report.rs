@@ -159,7 +159,10 @@ impl Report<'_> {
         let place = |names: &[&str]| words.iter().position(|word| names.contains(word));
         if let Some(device) = place(&DEVICES[..2]) {
             let (Some(reads), Some(writes)) = (place(&["r/s"]), place(&["w/s"])) else {
-                return Err("the heading has no columns r/s and w/s: run iostat -xt".to_owned());
+                return Err(
+                    "the heading has not both r/s and w/s: run iostat -xt, without -h or --pretty"
+                        .to_owned(),
+                );
             };
             let kind = Kind::Iostat(reads, writes);
             self.columns = Some(Columns { count: words.len(), device, kind });
@@ -382,7 +385,10 @@ mod tests {
         let first = report("25.11.2026 23:59:30", "1,00", "1,00");
         assert!(of(&first, "sda").unwrap_err().contains("has first reports only"));
         let plain = "Device tps kB_read/s kB_wrtn/s\nsda 1 1 1\n";
-        assert!(of(plain, "sda").unwrap_err().contains("no columns r/s and w/s"));
+        assert!(of(plain, "sda").unwrap_err().contains("has not both r/s and w/s"));
+        // With -h reads and writes stand apart.
+        let apart = "     r/s     rkB/s Device\n 500.00 9.0k sda\n";
+        assert!(of(apart, "sda").unwrap_err().contains("without -h"));
     }
 
     const HEAD: &str = "Linux 6.1.0 (host)  11/25/2026  _x86_64_ (8 CPU)\n\n";
