@@ -22,6 +22,8 @@ use serde::Serialize;
 pub use journal::{Field, Journal, Priority};
 use queue::Queue;
 
+use crate::text::printable_lines;
+
 /// At the end of the process its log is waited for so long.
 const LAST: Duration = Duration::from_secs(1);
 
@@ -94,14 +96,12 @@ pub fn note(text: impl Display) {
     tell(Priority::Notice, text);
 }
 
-/// The same of what is as important as `priority`.
+/// The same of what is as important as `priority`. Names in it may be a stranger's.
 pub fn tell(priority: Priority, text: impl Display) {
     let mark = priority.mark_error();
     // Each line of it has its own.
-    let text = match mark {
-        "" => text.to_string(),
-        mark => mark.to_owned() + &text.to_string().replace('\n', &format!("\n{mark}")),
-    };
+    let text = printable_lines(&text.to_string()).replace('\n', &format!("\n{mark}"));
+    let text = mark.to_owned() + &text;
     let Some([_, errors]) = DETACHED.get() else {
         let _ = writeln!(io::stderr(), "{text}");
         return;

@@ -76,9 +76,19 @@ pub fn printable(text: &str) -> String {
     if text.chars().all(plain) { text.to_owned() } else { text.chars().map(escaped).collect() }
 }
 
+/// The same of each line.
+pub fn printable_lines(text: &str) -> String {
+    text.split('\n').map(printable).collect::<Vec<_>>().join("\n")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn lines_stay_and_what_a_terminal_would_act_on_does_not() {
+        assert_eq!(printable_lines("a\tb\n\u{1b}[2J\r\u{9b}m\n"), "a\tb\n\\u{1b}[2J\\r\\u{9b}m\n");
+    }
 
     #[test]
     fn long_texts_are_wrapped_between_words() {

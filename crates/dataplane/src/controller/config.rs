@@ -9,7 +9,7 @@ use super::auth::{Rules, TlsKeys};
 use super::ports::Port;
 use crate::device::{self, Device};
 use crate::wire::Status;
-use crate::wire::fabrics::{DISCOVERY_NQN, MAX_CONTROLLER, MAX_NQN};
+use crate::wire::fabrics::{self, DISCOVERY_NQN, MAX_CONTROLLER};
 use crate::wire::log::warning;
 
 /// Largest namespace identifier, and so the most namespaces.
@@ -353,38 +353,8 @@ fn text(field: &'static str, value: &str, most: usize) -> Result<(), ConfigError
 /// # Errors
 /// What is wrong with it.
 pub fn check_nqn(name: &str) -> Result<(), ConfigError> {
-    let wrong = |why| Err(ConfigError::Nqn { name: name.to_owned(), why });
-    if name.len() > MAX_NQN {
-        return wrong("it is longer than 223 bytes");
-    }
-    let Some(rest) = name.strip_prefix("nqn.") else { return wrong("it does not begin with nqn.") };
-    let date = rest.as_bytes().get(..8).unwrap_or_default();
-    let is_date = date.len() == 8
-        && date[4] == b'-'
-        && date[7] == b'.'
-        && [0, 1, 2, 3, 5, 6].iter().all(|at| date[*at].is_ascii_digit())
-        && (b"01"..=b"12").contains(&&[date[5], date[6]]);
-    if !is_date {
-        return wrong("no year and month follow nqn.");
-    }
-    let domain = &rest[8..];
-    if domain.is_empty() || domain.starts_with(':') {
-        return wrong("no domain follows the month");
-    }
-    if domain.chars().any(|letter| letter.is_control() || letter.is_whitespace()) {
-        return wrong("it contains a blank or a control character");
-    }
-    if let Some(uuid) = name.strip_prefix("nqn.2014-08.org.nvmexpress:uuid:") {
-        let is_uuid = uuid.len() == 36
-            && uuid.bytes().enumerate().all(|(at, byte)| match at {
-                8 | 13 | 18 | 23 => byte == b'-',
-                _ => byte.is_ascii_hexdigit(),
-            });
-        if !is_uuid {
-            return wrong("no UUID follows uuid:");
-        }
-    }
-    Ok(())
+    let named = |why| ConfigError::Nqn { name: name.to_owned(), why };
+    fabrics::check_nqn(name).map_err(named)
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@ use thiserror::Error;
 use zeroize::Zeroizing;
 
 use crate::chap::{self, Hash};
+use crate::wire::fabrics::check_nqn;
 
 /// What a key begins with.
 const PREFIX: &str = "NVMeTLSkey-1:";
@@ -81,7 +82,8 @@ impl Identity {
     pub fn parse(text: &[u8]) -> Option<Self> {
         let mut parts = std::str::from_utf8(text).ok()?.split(' ');
         let is_known = ["NVMe0R01", "NVMe0R02", "NVMe1R01", "NVMe1R02"].contains(&parts.next()?);
-        let mut name = || parts.next().filter(|name| !name.is_empty()).map(str::to_owned);
+        let is_name = |name: &&str| check_nqn(name).is_ok();
+        let mut name = || parts.next().filter(is_name).map(str::to_owned);
         let identity = Self { host: name()?, subsystem: name()? };
         is_known.then_some(identity)
     }
@@ -385,9 +387,14 @@ mod tests {
         for psk in Key::parse(LONG).unwrap().psks(HOST, SUBSYSTEM) {
             assert_eq!(Identity::parse(psk.identity.as_bytes()), Some(parsed.clone()));
         }
-        for text in ["", "NVMe0R01", "NVMe0R01 host", "NVMe0R01  sub", "NVMe2R01 host sub", "x y z"]
-        {
-            assert_eq!(Identity::parse(text.as_bytes()), None, "{text}");
+        let named = |host: &str| format!("NVMe1R01 {host} {SUBSYSTEM} digest");
+        assert_eq!(Identity::parse(named(HOST).as_bytes()), Some(parsed));
+        let signs = ["\n<3>", "\u{1b}[2J", "\u{a0}", "\u{85}"];
+        let names = signs.map(|sign| named(&format!("{HOST}{sign}")));
+        let others = ["", "NVMe0R01", &format!("NVMe0R01 {HOST}"), &named("host"), "x y z"];
+        let others = others.map(str::to_owned).into_iter().chain(names);
+        for text in others.chain([named(HOST).replace("1R", "2R")]) {
+            assert_eq!(Identity::parse(text.as_bytes()), None, "{text:?}");
         }
         assert_eq!(Identity::parse(b"NVMe0R01 \xff sub"), None);
     }

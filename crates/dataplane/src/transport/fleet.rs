@@ -252,14 +252,15 @@ impl Fleet {
         left
     }
 
-    /// Lets a namespace grow to `bytes`.
+    /// Lets a namespace grow to `bytes`. It may wait for the device for ever: for that nobody
+    /// needs the fleet.
     ///
     /// # Errors
     /// When there is none, or its device cannot have that size.
-    pub fn resize(&self, id: u32, bytes: u64) -> Result<(), ChangeError> {
-        let namespace = self.subsystem.namespace(id).ok_or(ChangeError::None(id))?;
+    pub fn resize(subsystem: &Subsystem, id: u32, bytes: u64) -> Result<(), ChangeError> {
+        let namespace = subsystem.namespace(id).ok_or(ChangeError::None(id))?;
         namespace.device.grow(bytes)?;
-        self.subsystem.grown(id);
+        subsystem.grown(id);
         Ok(())
     }
 

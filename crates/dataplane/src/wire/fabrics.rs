@@ -34,12 +34,51 @@ pub struct ConnectData {
     pub reserved_end: [u8; 256],
 }
 
-/// An NQN in a field of 256 bytes: UTF-8, at most 223 bytes, ended by a zero. Empty where the
-/// sender has no name, as SPDK's tools when they are told none.
+/// A qualified name in a field of 256 bytes, ended by a zero. Empty where the sender has no name,
+/// as SPDK's tools when they are told none.
 #[must_use]
 pub fn nqn(field: &[u8; 256]) -> Option<&str> {
     let end = field.iter().position(|byte| *byte == 0)?;
-    (end <= MAX_NQN).then(|| str::from_utf8(&field[..end]).ok()).flatten()
+    let name = str::from_utf8(&field[..end]).ok()?;
+    (name.is_empty() || check_nqn(name).is_ok()).then_some(name)
+}
+
+/// Checks an NVMe qualified name (Base 4.5).
+///
+/// # Errors
+/// What is wrong with it.
+pub fn check_nqn(name: &str) -> Result<(), &'static str> {
+    if name.len() > MAX_NQN {
+        return Err("it is longer than 223 bytes");
+    }
+    let Some(rest) = name.strip_prefix("nqn.") else { return Err("it does not begin with nqn.") };
+    let date = rest.as_bytes().get(..8).unwrap_or_default();
+    let is_date = date.len() == 8
+        && date[4] == b'-'
+        && date[7] == b'.'
+        && [0, 1, 2, 3, 5, 6].iter().all(|at| date[*at].is_ascii_digit())
+        && (b"01"..=b"12").contains(&&[date[5], date[6]]);
+    if !is_date {
+        return Err("no year and month follow nqn.");
+    }
+    let domain = &rest[8..];
+    if domain.is_empty() || domain.starts_with(':') {
+        return Err("no domain follows the month");
+    }
+    if domain.chars().any(|letter| letter.is_control() || letter.is_whitespace()) {
+        return Err("it contains a blank or a control character");
+    }
+    if let Some(uuid) = name.strip_prefix("nqn.2014-08.org.nvmexpress:uuid:") {
+        let is_uuid = uuid.len() == 36
+            && uuid.bytes().enumerate().all(|(at, byte)| match at {
+                8 | 13 | 18 | 23 => byte == b'-',
+                _ => byte.is_ascii_hexdigit(),
+            });
+        if !is_uuid {
+            return Err("no UUID follows uuid:");
+        }
+    }
+    Ok(())
 }
 
 /// The fields of a Connect command (Base Figure 380).
@@ -120,16 +159,19 @@ mod tests {
     }
 
     #[test]
-    fn names_end_with_a_zero_and_are_text() {
+    fn names_end_with_a_zero_and_are_qualified() {
         let field = |bytes: &[u8]| {
             let mut field = [0; 256];
             field[..bytes.len()].copy_from_slice(bytes);
             field
         };
-        assert_eq!(nqn(&field(b"nqn.x")), Some("nqn.x"));
-        assert_eq!(nqn(&field(b"")), Some(""));
-        assert_eq!(nqn(&field(&[b'n'; 223])).map(str::len), Some(223));
-        assert_eq!(nqn(&field(&[b'n'; 224])), None);
+        let long = |length: usize| format!("nqn.2026-01.{}", "x".repeat(length - 12));
+        for name in ["", "nqn.2026-01.org.example:h", &long(MAX_NQN)] {
+            assert_eq!(nqn(&field(name.as_bytes())), Some(name));
+        }
+        for name in ["nqn.x", "nqn.2026-01.org.example:h\n<3>", &long(MAX_NQN + 1)] {
+            assert_eq!(nqn(&field(name.as_bytes())), None, "{name:?}");
+        }
         assert_eq!(nqn(&[b'n'; 256]), None);
         assert_eq!(nqn(&field(&[0xff, 0xfe])), None);
     }

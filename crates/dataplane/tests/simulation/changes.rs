@@ -150,7 +150,7 @@ impl World {
         let blocks = (self.scene.spaces[at].blocks + 16).min(BLOCKS.1);
         if blocks > self.scene.spaces[at].blocks {
             let fleet = self.changing.fleet.as_ref().unwrap();
-            fleet.resize(CHANGING, blocks * BLOCK as u64).unwrap();
+            Fleet::resize(fleet.subsystem(), CHANGING, blocks * BLOCK as u64).unwrap();
             self.scene.spaces[at].blocks = blocks;
         }
     }

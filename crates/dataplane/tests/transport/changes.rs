@@ -55,9 +55,14 @@ fn a_namespace_is_used_grows_and_goes_while_its_host_stays() {
     let event = admin.pdu().unwrap().cqe();
     assert_eq!((event.cid.get(), event.result.get()), (2, 0x04_0002), "see log page 04h");
     assert_eq!((status(7), status(8)), (Status::SUCCESS, Status::LBA_OUT_OF_RANGE));
-    fleet.resize(3, 8 << 10).unwrap();
+    Fleet::resize(fleet.subsystem(), 3, 8 << 10).unwrap();
     assert_eq!((status(15), status(16)), (Status::SUCCESS, Status::LBA_OUT_OF_RANGE));
-    assert!(fleet.resize(3, 4 << 10).unwrap_err().to_string().contains("does not shrink"));
+    assert!(
+        Fleet::resize(fleet.subsystem(), 3, 4 << 10)
+            .unwrap_err()
+            .to_string()
+            .contains("does not shrink")
+    );
     assert_eq!(fleet.remove(3).unwrap(), Removed::Closed);
     assert_eq!(status(0), Status::INVALID_NAMESPACE);
     assert_eq!(Arc::strong_count(&device), 1, "nobody has it open");
@@ -117,7 +122,7 @@ fn what_was_written_is_flushed_before_a_device_is_closed() {
     fleet.add(namespace(2, device.clone())).unwrap();
     let write = |lba| of(2, transfer(io::WRITE, 1, lba, 1, sgl::IN_CAPSULE));
     assert_eq!(peer.roundtrip(write(2047), &[7; 512]).cqe().status(), Status::SUCCESS);
-    fleet.resize(2, 2 << 20).unwrap();
+    Fleet::resize(fleet.subsystem(), 2, 2 << 20).unwrap();
     assert_eq!(peer.roundtrip(write(4095), &[8; 512]).cqe().status(), Status::SUCCESS);
     assert_eq!(fleet.remove(2).unwrap(), Removed::Closed);
     assert_eq!(Arc::strong_count(&device), 1);

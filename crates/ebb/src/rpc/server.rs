@@ -16,6 +16,7 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::UnixStream;
 use tokio::net::unix::UCred;
 use tokio::runtime::Builder;
+use tokio::sync::Semaphore;
 use tokio::task::{AbortHandle, spawn_blocking, yield_now};
 use tokio::time::{sleep, timeout};
 
@@ -26,8 +27,8 @@ use crate::log::{self, Level};
 
 /// Connections at once; for more, the oldest that asks for nothing gives way.
 const CONNECTIONS: usize = 32;
-/// Requests that are carried out at once.
-const WORKERS: usize = 4;
+/// Requests that are carried out at once, one of them only where it waits for nothing.
+const WORKERS: usize = 5;
 /// Threads that answering takes.
 pub const THREADS: u64 = WORKERS as u64 + 1;
 /// Descriptors that answering takes at most.
@@ -41,6 +42,11 @@ const NICE: i32 = 10;
 pub trait Methods: Send + Sync + 'static {
     /// The names of all methods.
     fn names(&self) -> &'static [&'static str];
+
+    /// Whether `method` may wait for others. What does not is always answered.
+    fn waits(&self, method: &str) -> bool {
+        method != "status"
+    }
 
     /// Carries out a method, one of [`Self::names`].
     ///
@@ -113,7 +119,8 @@ impl Socket {
         let Some(listener) = self.listener.take() else { return Ok(()) };
         let runtime =
             Builder::new_current_thread().enable_all().max_blocking_threads(WORKERS).build()?;
-        let door = Arc::new(Door { methods, is_open_to_group: self.is_open_to_group });
+        let waiting = Arc::new(Semaphore::new(WORKERS - 1));
+        let door = Arc::new(Door { methods, waiting, is_open_to_group: self.is_open_to_group });
         let body = move || {
             // A lower priority is a wish: where it is forbidden, nothing is lost.
             let _ = rustix::process::setpriority_process(None, NICE);
@@ -130,6 +137,8 @@ impl Socket {
 
 struct Door {
     methods: Arc<dyn Methods>,
+    /// Workers for what may wait.
+    waiting: Arc<Semaphore>,
     is_open_to_group: bool,
 }
 
@@ -141,7 +150,7 @@ impl Door {
     }
 }
 
-/// A connection: its task, and whether it waits for an answer.
+/// A connection: its task, and whether its request is under way. Who does not read is idle.
 struct Guest {
     task: AbortHandle,
     is_busy: Arc<AtomicBool>,
@@ -211,14 +220,15 @@ async fn attend(stream: UnixStream, door: Arc<Door>, is_busy: Arc<AtomicBool>) {
             Some(protocol::answer(Err(Fault::new(code::INVALID_REQUEST, text)), &Value::Null))
         } else {
             is_busy.store(true, Ordering::Relaxed);
-            respond(std::mem::take(&mut line), door.methods.clone()).await
+            let reply = respond(std::mem::take(&mut line), &door).await;
+            is_busy.store(false, Ordering::Relaxed);
+            reply
         };
         if let Some(reply) = reply
             && !matches!(timeout(IDLE, to.write_all(reply.as_bytes())).await, Ok(Ok(())))
         {
             return;
         }
-        is_busy.store(false, Ordering::Relaxed);
         if !is_whole {
             return;
         }
@@ -226,13 +236,18 @@ async fn attend(stream: UnixStream, door: Arc<Door>, is_busy: Arc<AtomicBool>) {
 }
 
 /// The answer to a line, if it wants one.
-async fn respond(line: Vec<u8>, methods: Arc<dyn Methods>) -> Option<String> {
+async fn respond(line: Vec<u8>, door: &Door) -> Option<String> {
     let request = match protocol::parse(&line) {
         Ok(request) => request,
         Err((fault, id)) => return Some(protocol::answer(Err(fault), &id)),
     };
-    let id = request.id.clone();
+    let (id, methods) = (request.id.clone(), door.methods.clone());
+    let worker = match methods.waits(&request.method) {
+        true => door.waiting.clone().acquire_owned().await.ok(),
+        false => None,
+    };
     let work = move || {
+        let _worker = worker; // Until it is done, even if nobody waits for the answer any more.
         log::tell(Level::Debug, format_args!("control: {}", request.method));
         if !methods.names().contains(&request.method.as_str()) {
             let text = format!(
@@ -249,3 +264,6 @@ async fn respond(line: Vec<u8>, methods: Arc<dyn Methods>) -> Option<String> {
     });
     id.map(|id| protocol::answer(outcome, &id))
 }
+
+#[cfg(test)]
+mod tests;

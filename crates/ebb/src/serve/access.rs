@@ -106,13 +106,17 @@ impl Files {
 }
 
 /// The files of all hosts that have keys, by how they show them.
-struct Hosts {
+pub struct Hosts {
     chap: BTreeMap<String, Files>,
     tls: BTreeMap<String, PathBuf>,
 }
 
 impl Hosts {
-    fn of(options: &Options) -> Result<Self> {
+    /// The files that `options` name, all of which can be read.
+    ///
+    /// # Errors
+    /// Names the option, or the file, that is not right.
+    pub fn of(options: &Options) -> Result<Self> {
         Ok(Self { chap: chap_files(options)?, tls: tls_files(options)? })
     }
 }
@@ -125,22 +129,17 @@ impl Vault {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The files that `options` name, all of which can be read.
+    /// As of [`Hosts::of`].
     ///
     /// # Errors
-    /// Names the option, or the file, that is not right.
+    /// As of [`Hosts::of`].
     pub fn read(options: &Options) -> Result<Self> {
         Ok(Self(Mutex::new(Hosts::of(options)?)))
     }
 
-    /// From now on those that `options` name, all of which can be read.
-    ///
-    /// # Errors
-    /// As of [`Self::read`]; nothing has changed then.
-    pub fn update(&self, options: &Options) -> Result<()> {
-        let hosts = Hosts::of(options)?;
+    /// From now on those of `hosts`.
+    pub fn set(&self, hosts: Hosts) {
         *self.files() = hosts;
-        Ok(())
     }
 }
 

@@ -134,8 +134,13 @@ fn namespace(text: &str, id: u32, device: Arc<dyn Device>) -> Namespace {
 }
 
 /// Memory in bytes that what a text stands for takes at once; one that is not right takes none.
+/// Looks at no file.
 pub fn memory(text: &str) -> u64 {
-    Kind::parse(text).map_or(0, |kind| kind.memory())
+    let spec = match text.strip_prefix("modelled:") {
+        Some(rest) => modelled::split(rest).1,
+        None => text.parse::<Spec>(),
+    };
+    spec.map_or(0, |spec| spec.memory())
 }
 
 /// Opens a namespace of a server at work, and the modelled drive that it is, if it is one.

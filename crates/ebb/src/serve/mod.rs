@@ -18,7 +18,7 @@ use std::io::Write;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use ebb_dataplane::controller::{Port, Subsystem};
@@ -103,9 +103,12 @@ pub fn run(args: ServeArgs) -> anyhow::Result<()> {
     let _ = sd_notify::notify(&[NotifyState::Ready]);
     signals.forever().next();
     let _ = sd_notify::notify(&[NotifyState::Stopping]);
+    let deadline = Instant::now() + PATIENCE;
     drop(socket);
     conclude(&server.snapshot());
-    server.end(control.and_then(|control| control.end()))
+    let fleet = control.as_ref().and_then(|control| control.end(control::PATIENCE));
+    let is_at_work = |id| control.as_ref().is_some_and(|control| control.is_at_work(id));
+    server.end(fleet, deadline, is_at_work)
 }
 
 /// A server at work.
@@ -182,17 +185,31 @@ impl Server {
         drop(self.runtime.stop());
     }
 
-    /// Ends it for good: hosts lose their connections, then every namespace is flushed and closed.
+    /// Ends it for good: hosts lose their connections, then every namespace is flushed and closed,
+    /// and what requests are at work on is waited for.
     ///
     /// # Errors
     /// Names those that were not in time; what serves them then ends with the process alone.
-    fn end(self, fleet: Option<Fleet>) -> anyhow::Result<()> {
+    fn end(
+        self,
+        fleet: Option<Fleet>,
+        deadline: Instant,
+        is_at_work: impl Fn(u32) -> bool,
+    ) -> anyhow::Result<()> {
         for port in self.doors.ports() {
             self.doors.close(port.address);
         }
         let fleet = fleet
             .unwrap_or_else(|| Fleet::new(self.subsystem.clone(), self.stewards.clone(), PATIENCE));
-        let ends = fleet.end(PATIENCE);
+        let mut ends = fleet.end(deadline.saturating_duration_since(Instant::now()));
+        for (id, _, end) in &mut ends {
+            while is_at_work(*id) && Instant::now() < deadline {
+                std::thread::sleep(control::LOOK);
+            }
+            if is_at_work(*id) {
+                *end = Removed::Waiting;
+            }
+        }
         let text = |(id, device, end): &(u32, String, Removed)| match end {
             Removed::Closed => None,
             Removed::Unflushed(status) => {

@@ -71,6 +71,18 @@ impl Model {
     }
 }
 
+/// The drive and the memory that a text after `modelled:` names; looks at no file.
+pub fn split(text: &str) -> (&str, Result<Spec, device::Error>) {
+    let (mut drive, mut rest) = (DEFAULT_DRIVE, Vec::new());
+    for part in text.split(',') {
+        match part.strip_prefix("drive=") {
+            Some(name) => drive = name,
+            None => rest.push(part),
+        }
+    }
+    (drive, format!("ram:{}", rest.join(",")).parse())
+}
+
 /// What a text after `modelled:` asks for.
 pub struct Parts {
     /// Where the data is kept.
@@ -84,18 +96,9 @@ impl Parts {
     /// # Errors
     /// When the size or the drive is not right: what would be.
     pub fn parse(text: &str) -> anyhow::Result<Self> {
-        let mut drive = DEFAULT_DRIVE;
-        let mut rest = Vec::new();
-        for part in text.split(',') {
-            match part.strip_prefix("drive=") {
-                Some(name) => drive = name,
-                None => rest.push(part),
-            }
-        }
+        let (drive, memory) = split(text);
         let wrong = |error| usage(format!("--namespace modelled:{text}: {error}"));
-        let memory = format!("ram:{}", rest.join(","))
-            .parse()
-            .map_err(|error: device::Error| wrong(error.to_string()))?;
+        let memory = memory.map_err(|error| wrong(error.to_string()))?;
         Ok(Self { memory, profile: profile(drive).map_err(wrong)? })
     }
 }

@@ -77,7 +77,8 @@ pub fn text(status: &Status) -> String {
     for change in &status.shifts.last {
         let _ = writeln!(out, "{:10.3} s  {}: {}", change.at_s, change.what, change.reason);
     }
-    out
+    // Names in it may be a stranger's.
+    text::printable_lines(&out)
 }
 
 /// Who got in, and who did not.

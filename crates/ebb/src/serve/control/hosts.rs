@@ -9,8 +9,9 @@ use ebb_dataplane::controller::{Allowed, Subsystem, check_nqn};
 use serde::Deserialize;
 use serde_json::{Value, to_value};
 
+use super::super::access::Hosts;
 use super::super::options::Options;
-use super::{Control, Running, done, replies, texts};
+use super::{Control, Part, Running, done, replies, texts};
 use crate::exit::usage;
 
 /// Limits are lent for no longer, in seconds.
@@ -81,24 +82,39 @@ fn without(options: &Options, nqn: &str) -> Options {
     options
 }
 
-impl Running {
-    /// Lets those in that `options` name.
-    fn admit(&mut self, options: Options) -> Result<()> {
-        let names = options.allow_host.clone();
-        self.vault.update(&options)?;
-        let names = Some(names).filter(|names| !names.is_empty());
-        let set = self.subsystem().set_allowed_hosts(names);
-        set.map_err(|error| usage(error.to_string()))?;
-        self.options = options;
-        Ok(())
-    }
-}
-
 fn checked(nqn: &str) -> Result<()> {
     check_nqn(nqn).map_err(|error| usage(error.to_string()))
 }
 
 impl Control {
+    /// Lets those in that `change` names, whose files are read without the lock. What is `told`
+    /// has the options before.
+    fn admit(
+        &self,
+        change: impl FnOnce(&Running) -> Result<Options>,
+        told: impl FnOnce(&Options, &Running) -> String,
+    ) -> Result<Value> {
+        let mut options = Options::default();
+        let _apart = self.apart(|running| {
+            options = change(running)?;
+            Ok((Part::Access, String::new()))
+        })?;
+        let files = Hosts::of(&options)?;
+        self.with(|running| {
+            running.vault.set(files);
+            let names = Some(options.allow_host.clone()).filter(|names| !names.is_empty());
+            let set = running.subsystem().set_allowed_hosts(names);
+            set.map_err(|error| usage(error.to_string()))?;
+            let before = running.options.clone();
+            // Others may have changed the rest meanwhile.
+            let Options { allow_host, dhchap_key, dhchap_ctrl_key, tls_key, .. } = options;
+            let rest = before.clone();
+            running.options = Options { allow_host, dhchap_key, dhchap_ctrl_key, tls_key, ..rest };
+            self.warn(running);
+            Ok(done(told(&before, running)))
+        })
+    }
+
     pub(super) fn hosts(&self) -> Result<Value> {
         self.with(|running| {
             let options = &running.options;
@@ -136,8 +152,7 @@ impl Control {
         if let Some(path) = files.find(|path| !path.is_absolute()) {
             return Err(usage(format!("{}: give the whole path", path.display())));
         }
-        self.with(|running| {
-            let was_open = access(&running.options, &nqn) == "any";
+        let change = |running: &Running| {
             let mut options = without(&running.options, &nqn);
             let pair = |path: &PathBuf| format!("{nqn}={}", path.display());
             if tls_key.is_some() && !running.has_tls() {
@@ -152,23 +167,20 @@ impl Control {
             options.dhchap_key.extend(key.iter().map(pair));
             options.dhchap_ctrl_key.extend(ctrl_key.iter().map(pair));
             options.tls_key.extend(tls_key.iter().map(pair));
-            running.admit(options)?;
-            self.warn(running);
-            let has_key = key.is_some() || tls_key.is_some();
-            let how = if has_key { "with its key" } else { "without a key" };
-            let others = match was_open {
-                true => {
-                    "; from now on only hosts that are named may connect, those that are \
-                         connected stay"
-                }
-                false => "",
-            };
-            Ok(done(format!("host {nqn} may connect {how}{others}")))
+            Ok(options)
+        };
+        let has_key = key.is_some() || tls_key.is_some();
+        let how = if has_key { "with its key" } else { "without a key" };
+        let others = "; from now on only hosts that are named may connect, those that are \
+                      connected stay";
+        self.admit(change, |before, _| {
+            let is_first = access(before, &nqn) == "any";
+            format!("host {nqn} may connect {how}{}", if is_first { others } else { "" })
         })
     }
 
     pub(super) fn remove_host(&self, Named { nqn }: &Named) -> Result<Value> {
-        self.with(|running| {
+        let change = |running: &Running| {
             if !matches!(access(&running.options, nqn), "key" | "TLS key" | "name") {
                 return Err(usage(format!(
                     "host {nqn} is not named; ebb ctl host list shows who is"
@@ -181,19 +193,18 @@ impl Control {
                      another first with ebb ctl host add"
                 )));
             }
-            running.admit(options)?;
-            self.warn(running);
+            Ok(options)
+        };
+        self.admit(change, |_, running| {
             let count = running.subsystem().expel(nqn);
-            Ok(done(format!("host {nqn} may not connect any more; {}", ended(count))))
+            format!("host {nqn} may not connect any more; {}", ended(count))
         })
     }
 
     pub(super) fn disconnect_host(&self, Named { nqn }: &Named) -> Result<Value> {
         checked(nqn)?;
-        self.with(|running| {
-            let count = running.subsystem().expel(nqn);
-            Ok(done(format!("host {nqn}: {}", ended(count))))
-        })
+        let count = self.subsystem()?.expel(nqn);
+        Ok(done(format!("host {nqn}: {}", ended(count))))
     }
 
     pub(super) fn set_limit(&self, limit: Limit) -> Result<Value> {

@@ -6,14 +6,17 @@ mod namespaces;
 mod paths;
 pub mod replies;
 mod saved;
+#[cfg(test)]
+mod tests;
 mod texts;
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use ebb_dataplane::controller::{Allowed, Subsystem};
 use ebb_dataplane::reactor::Helm;
 use ebb_dataplane::transport::{Doors, Fleet};
@@ -35,13 +38,23 @@ use crate::rpc::{Fault, Methods, code};
 
 pub use paths::listen;
 
-/// How long a group or a device is waited for.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// How long a group or a device is waited for, and the lock at the end.
+pub const PATIENCE: Duration = Duration::from_secs(5);
+/// Between looks at what is waited for.
+pub const LOOK: Duration = Duration::from_millis(10);
+
+/// Namespaces that requests are at work on at once: fewer than there are workers.
+const AT_WORK: usize = 2;
+
+const ENDING: &str = "the server is ending";
 
 /// Changes a server.
 pub struct Control {
-    /// `None` once the server ends.
+    /// `None` once the server ends. Held for changes that end by themselves: what may wait in the
+    /// kernel, for a disk that hangs, is done [apart](Control::apart).
     running: Mutex<Option<Running>>,
+    /// What requests are at work on without that lock; of a namespace, as it will be.
+    apart: Mutex<BTreeMap<Part, String>>,
     facts: Arc<Facts>,
     observer: Arc<Observer>,
     machine: Machine,
@@ -61,6 +74,35 @@ struct Running {
     fleet: Fleet,
     doors: Arc<Doors>,
     vault: Arc<Vault>,
+}
+
+/// What one request at a time may be at work on.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Part {
+    /// Who gets in, with keys in files.
+    Access,
+    Namespace(u32),
+}
+
+impl fmt::Display for Part {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Access => f.write_str("who may connect"),
+            Self::Namespace(id) => write!(f, "namespace {id}"),
+        }
+    }
+}
+
+/// A part that is this request's until it is dropped.
+struct Apart<'a> {
+    control: &'a Control,
+    part: Part,
+}
+
+impl Drop for Apart<'_> {
+    fn drop(&mut self) {
+        self.control.at_work().remove(&self.part);
+    }
 }
 
 impl Running {
@@ -134,6 +176,7 @@ impl Control {
         };
         Self {
             running: Mutex::new(Some(running)),
+            apart: Mutex::default(),
             facts: server.facts.clone(),
             observer,
             machine: server.machine.clone(),
@@ -143,16 +186,64 @@ impl Control {
         }
     }
 
-    /// Changes nothing more. The groups, with the namespaces that are leaving them.
-    pub fn end(&self) -> Option<Fleet> {
-        let running = self.running.lock().unwrap_or_else(PoisonError::into_inner).take();
-        running.map(|running| running.fleet)
+    /// Changes nothing more. The groups, with the namespaces that are leaving them; `None` where a
+    /// change does not end within `patience`.
+    pub fn end(&self, patience: Duration) -> Option<Fleet> {
+        let start = Instant::now();
+        let mut running = loop {
+            match self.running.try_lock() {
+                Ok(running) => break running,
+                Err(TryLockError::Poisoned(error)) => break error.into_inner(),
+                Err(TryLockError::WouldBlock) if start.elapsed() >= patience => return None,
+                Err(TryLockError::WouldBlock) => std::thread::sleep(LOOK),
+            }
+        };
+        running.take().map(|running| running.fleet)
+    }
+
+    /// Lets this request alone be at work on the part that `choose` gives, without the lock. Where
+    /// as many are at work as may be, it is refused at once, and others find a worker.
+    fn apart(
+        &self,
+        choose: impl FnOnce(&mut Running) -> Result<(Part, String)>,
+    ) -> Result<Apart<'_>> {
+        let part = self.with(|running| {
+            let (part, text) = choose(running)?;
+            let mut apart = self.at_work();
+            let namespaces = apart.keys().filter(|part| **part != Part::Access).count();
+            let is_full = part != Part::Access && namespaces >= AT_WORK;
+            if is_full || apart.contains_key(&part) {
+                let busy: Vec<_> = apart.keys().map(ToString::to_string).collect();
+                bail!(
+                    "requests under way have not ended with {}; if their disk hangs, look at the \
+                     kernel's log; else try again",
+                    busy.join(" and ")
+                );
+            }
+            apart.insert(part, text);
+            Ok(part)
+        })?;
+        Ok(Apart { control: self, part })
     }
 
     fn with<T>(&self, act: impl FnOnce(&mut Running) -> Result<T>) -> Result<T> {
         let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(running) = running.as_mut() else { bail!("the server is ending") };
+        let Some(running) = running.as_mut() else { bail!(ENDING) };
         act(running)
+    }
+
+    fn at_work(&self) -> MutexGuard<'_, BTreeMap<Part, String>> {
+        self.apart.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether a request is at work on a namespace.
+    pub fn is_at_work(&self, id: u32) -> bool {
+        self.at_work().contains_key(&Part::Namespace(id))
+    }
+
+    /// For what needs no lock.
+    fn subsystem(&self) -> Result<Arc<Subsystem>> {
+        self.facts.subsystem.upgrade().context(ENDING)
     }
 
     /// What to tell of who gets in, after a change of it.
@@ -176,7 +267,7 @@ impl Control {
                 if start.elapsed() > PATIENCE {
                     bail!("the main core did not take it; look at its status");
                 }
-                std::thread::sleep(Duration::from_millis(10));
+                std::thread::sleep(LOOK);
             }
             running.options.scheduler = Some(name.to_owned());
             self.facts.tell(|told| told.scheduler = plain);
@@ -281,6 +372,10 @@ impl Methods for Control {
             "log-level.set",
             "config.get",
         ]
+    }
+
+    fn waits(&self, method: &str) -> bool {
+        !matches!(method, "status" | "host.disconnect")
     }
 
     fn call(&self, method: &str, params: Map<String, Value>) -> Result<Value, Fault> {

@@ -1,15 +1,16 @@
 //! Namespaces that come, go and grow.
 
+use std::collections::BTreeMap;
+
 use anyhow::{Result, bail};
 use ebb_dataplane::controller::Namespace;
-use ebb_dataplane::transport::{ChangeError, Removed};
+use ebb_dataplane::transport::{ChangeError, Fleet, Removed};
 use ebb_policy::units::Bytes;
 use serde::Deserialize;
 use serde_json::{Value, to_value};
 
 use super::super::devices;
-use super::super::resources::Promised;
-use super::{Control, Running, done, replies};
+use super::{Control, Part, Running, done, replies};
 use crate::exit::usage;
 use crate::log::{self, Level};
 
@@ -34,11 +35,13 @@ pub struct Resize {
 }
 
 impl Running {
-    /// The lowest number that no namespace has.
-    fn free(&mut self) -> Result<u32> {
+    /// The lowest number that no namespace has or is about to have.
+    fn free(&mut self, is_coming: impl Fn(u32) -> bool) -> Result<u32> {
         let leaving = self.fleet.leaving();
         let subsystem = self.subsystem();
-        let is_free = |id: &u32| subsystem.namespace(*id).is_none() && !leaving.contains(id);
+        let is_free = |id: &u32| {
+            subsystem.namespace(*id).is_none() && !leaving.contains(id) && !is_coming(*id)
+        };
         let most = subsystem.places();
         let free = (1..=most as u32).find(is_free);
         free.ok_or_else(|| {
@@ -57,11 +60,9 @@ impl Running {
         }
     }
 
-    /// Whether hosts keep what they are promised once namespace `id` is what `text` stands for.
-    fn fits(&self, id: u32, text: &str, promised: Promised) -> Result<()> {
-        let others = self.namespaces.iter().filter(|(other, _)| **other != id);
-        let others = others.map(|(_, text)| devices::memory(text));
-        promised.leave_memory(others.fold(devices::memory(text), u64::saturating_add))
+    /// The namespace of this number.
+    fn there(&self, id: u32) -> Result<Namespace> {
+        self.subsystem().namespace(id).ok_or_else(|| told(ChangeError::None(id)))
     }
 }
 
@@ -76,6 +77,18 @@ fn told(error: ChangeError) -> anyhow::Error {
 }
 
 impl Control {
+    /// Whether hosts keep what they are promised once namespace `id` is what `text` stands for.
+    fn fits(&self, running: &Running, id: u32, text: &str) -> Result<()> {
+        let coming = self.at_work();
+        let coming = coming.iter().map(|(part, text)| (*part, text.as_str()));
+        let there = running.namespaces.iter();
+        let there = there.map(|(id, text)| (Part::Namespace(*id), text.as_str()));
+        let mut all: BTreeMap<_, _> = there.chain(coming).collect();
+        all.insert(Part::Namespace(id), text);
+        let memory = all.into_values().map(devices::memory);
+        self.promised.leave_memory(memory.fold(0, u64::saturating_add))
+    }
+
     pub(super) fn namespaces(&self) -> Result<Value> {
         self.with(|running| {
             let leaving = running.fleet.leaving();
@@ -105,16 +118,17 @@ impl Control {
     }
 
     pub(super) fn add_namespace(&self, Add { device: text, id }: Add) -> Result<Value> {
-        let id = self.with(|running| {
-            let id = id.map_or_else(|| running.free(), Ok)?;
-            running.fits(id, &text, self.promised)?;
-            running.vacant(id)
+        let mut number = 0;
+        let _apart = self.apart(|running| {
+            number = id.map_or_else(|| running.free(|id| self.is_at_work(id)), Ok)?;
+            self.fits(running, number, &text)?;
+            running.vacant(number)?;
+            Ok((Part::Namespace(number), text.clone()))
         })?;
-        // Taking memory may last: nobody waits for it.
+        let id = number;
         let (namespace, drive) = devices::open(&text, id)?;
+        let _closed_apart = namespace.device.clone();
         self.with(|running| {
-            running.vacant(id)?;
-            running.fits(id, &text, self.promised)?;
             self.promised.leave_files(&*namespace.device, self.facts.groups.len())?;
             let bytes = Bytes(namespace.device.geometry().bytes());
             let drives = &self.facts.drives;
@@ -126,42 +140,53 @@ impl Control {
     }
 
     pub(super) fn remove_namespace(&self, Remove { id }: Remove) -> Result<Value> {
-        self.with(|running| {
+        let mut device = None;
+        let _apart = self.apart(|running| {
+            device = Some(running.there(id)?.device);
+            Ok((Part::Namespace(id), running.namespaces.get(&id).cloned().unwrap_or_default()))
+        })?;
+        let removed = self.with(|running| {
             let removed = running.fleet.remove(id).map_err(told)?;
             self.facts.drives.remove(id);
             if removed != Removed::Waiting {
                 running.namespaces.remove(&id);
             }
-            Ok(done(match removed {
-                Removed::Closed => {
-                    format!("namespace {id} was removed; its device was flushed and is closed")
-                }
-                Removed::Unflushed(status) => {
-                    let text = format!(
-                        "namespace {id} was removed; ITS DEVICE COULD NOT BE FLUSHED ({status:?}): \
+            Ok(removed)
+        })?;
+        drop(device); // Closed apart.
+        Ok(done(match removed {
+            Removed::Closed => {
+                format!("namespace {id} was removed; its device was flushed and is closed")
+            }
+            Removed::Unflushed(status) => {
+                let text = format!(
+                    "namespace {id} was removed; ITS DEVICE COULD NOT BE FLUSHED ({status:?}): \
                          check what is on it"
-                    );
-                    log::tell(Level::Error, &text);
-                    text
-                }
-                Removed::Waiting => format!(
-                    "namespace {id} was removed: hosts see it no more; its device has not done \
+                );
+                log::tell(Level::Error, &text);
+                text
+            }
+            Removed::Waiting => format!(
+                "namespace {id} was removed: hosts see it no more; its device has not done \
                      what it was asked for and is closed when it has"
-                ),
-            }))
-        })
+            ),
+        }))
     }
 
     pub(super) fn resize_namespace(&self, Resize { id, bytes }: Resize) -> Result<Value> {
-        self.with(|running| {
-            let before = running.subsystem().namespace(id).map(|one| one.device.geometry().bytes());
-            if before == Some(bytes) {
+        let (subsystem, mut text) = (self.subsystem()?, String::new());
+        let _apart = self.apart(|running| {
+            if running.there(id)?.device.geometry().bytes() == bytes {
                 bail!("namespace {id} has {} already", Bytes(bytes));
             }
-            let text = running.namespaces.get(&id).map(|text| devices::resized(text, bytes));
-            text.iter().try_for_each(|text| running.fits(id, text, self.promised))?;
-            running.fleet.resize(id, bytes).map_err(told)?;
-            running.namespaces.extend(text.map(|text| (id, text)));
+            let before = running.namespaces.get(&id).map_or("", String::as_str);
+            text = devices::resized(before, bytes);
+            self.fits(running, id, &text)?;
+            Ok((Part::Namespace(id), text.clone()))
+        })?;
+        Fleet::resize(&subsystem, id, bytes).map_err(told)?;
+        self.with(|running| {
+            running.namespaces.insert(id, text);
             Ok(done(format!("namespace {id} has {}", Bytes(bytes))))
         })
     }
