@@ -309,7 +309,8 @@ impl Layout {
         let mut drives = drives(machine);
         for parts in &mut drives {
             let names = [Some(&parts.drive.model), parts.drive.id.as_ref()].into_iter().flatten();
-            parts.stated = names.filter_map(|name| stated.drive_watts.get(name)).last().copied();
+            let mut most = names.filter_map(|name| stated.drive_watts.get(name));
+            parts.stated = most.next_back().copied();
             if let Some(identity) = &mut parts.identity {
                 identity.limits_power &= !stated.holds_drive_power;
             }
