@@ -100,7 +100,17 @@ fn waiting_for_what_never_comes_ends_when_asked_to() {
 fn copying(folder: &Path) -> Child {
     let mut command = Command::new(env!("CARGO_BIN_EXE_ebb"));
     // It is read more than once, which needs a copy.
-    command.args(["sim", "--trace", "-", "--policy", "native", "--policy", "clairvoyant-cores"]);
+    command.args([
+        "sim",
+        "--trace",
+        "-",
+        "--format",
+        "mqsim",
+        "--policy",
+        "native",
+        "--policy",
+        "clairvoyant-cores",
+    ]);
     command.env("TMPDIR", folder).stdin(Stdio::piped());
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut to = child.stdin.take().unwrap();

@@ -61,7 +61,7 @@ fn a_papers_evaluation_prints_what_it_has_and_marks_it() {
 #[test]
 fn reading_a_trace_ends() {
     let mut command = Command::new(env!("CARGO_BIN_EXE_ebb"));
-    command.args(["trace", "info", "-"]).stdin(Stdio::piped());
+    command.args(["trace", "info", "-", "--format", "mqsim"]).stdin(Stdio::piped());
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut to = child.stdin.take().unwrap();
     let endless = std::thread::spawn(move || {

@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use ebb_policy::units::Nanos;
 
-use super::association::lock;
+use super::lock::lock;
 
 /// What a host that was idle may do at once: its allowance of so long.
 const BURST: Nanos = Nanos::from_millis(10);

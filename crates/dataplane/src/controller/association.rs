@@ -3,21 +3,17 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use ebb_policy::units::Nanos;
 
 use super::allowance::Allowance;
+use super::lock::lock;
 use crate::wire::log::{ErrorEntry, TCP};
 use crate::wire::{Sqe, Status};
 
 /// Entries of a controller's error log (ELPE + 1).
 pub(super) const ERROR_ENTRIES: usize = 64;
-
-/// Locks; a thread that panicked left nothing half-done that matters more than going on.
-pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 /// What a controller is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -7,8 +7,8 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use super::allowance::{Allowance, Allowed};
-use super::association::lock;
 use super::config::{ConfigError, Namespace};
+use super::lock::lock;
 use super::ports::{AnaState, Port};
 use super::{Subsystem, Totals, check_nqn};
 

@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
-use super::association::lock;
+use super::lock::lock;
 use crate::tls::Security;
 
 /// Ports at once.

@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
-use super::association::lock;
 use super::config::Namespace;
+use super::lock::lock;
 use crate::device::Geometry;
 
 /// What commands ask of a namespace.

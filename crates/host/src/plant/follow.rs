@@ -6,7 +6,7 @@ use ebb_policy::{Control, Steward};
 
 use crate::act::knob::Place;
 use crate::find::chips;
-use crate::find::drives::{Drive, recall};
+use crate::find::drives::Drive;
 use crate::find::energy::Zone;
 use crate::find::fans::Fan;
 use crate::find::hwmon::Chip;
@@ -96,8 +96,6 @@ impl Host {
     fn follow_drives(&mut self, notes: &mut Vec<String>) -> Vec<Changed> {
         let machine = &mut self.machine;
         let before = std::mem::replace(&mut machine.drives, Drive::found(&machine.sys));
-        let known = self.layout.drives.iter().map(|parts| &parts.drive).chain(&before);
-        recall(&mut machine.drives, known.filter_map(|drive| drive.saved.as_deref()));
         let mut changed = Vec::new();
         for (at, parts) in self.layout.drives.iter_mut().enumerate() {
             let (name, controller) = (parts.drive.name.clone(), parts.drive.controller.clone());

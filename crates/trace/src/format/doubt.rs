@@ -25,7 +25,8 @@ pub(super) fn doubt(format: Format, requests: impl Iterator<Item = Request>) -> 
     ))
 }
 
-/// A clock that tells the date does not begin in a year without traces; `at` is its first time.
+/// A clock that tells the date begins in a year without traces, and in another unit would not; `at`
+/// is its first time. One that begins near 0 was moved there, whatever its unit.
 fn clock(format: Format, columns: &str, at: u128) -> Option<(String, String)> {
     let zero = format.clock()?;
     let begins = year(zero, at)?;
@@ -36,13 +37,15 @@ fn clock(format: Format, columns: &str, at: u128) -> Option<(String, String)> {
     let nanos = |power: u8| 10_u128.pow(power.into());
     let (_, power) = TIMES.into_iter().find(|(name, _)| *name == unit)?;
     let count = at / nanos(power);
-    let other = TIMES.into_iter().find_map(|(name, power)| {
-        let year = year(1970, count * nanos(power)).filter(|year| YEARS.contains(year))?;
-        Some((name, format!(" (in {name} it is in {year})")))
-    });
-    let (name, said) = other.unwrap_or(("UNIT", String::new()));
-    let instead = columns.replace(&format!("time:{unit}"), &format!("time:{name}"));
-    Some((format!("its first time is in {begins}{said} if it is in {unit} since {zero}"), instead))
+    let (other, year) = TIMES.into_iter().find_map(|(name, power)| {
+        let year = year(1970, count * nanos(power))?;
+        YEARS.contains(&year).then_some((name, year))
+    })?;
+    let instead = columns.replace(&format!("time:{unit}"), &format!("time:{other}"));
+    let what = format!(
+        "its first time is in {begins} (in {other} it is in {year}) if it is in {unit} since {zero}"
+    );
+    Some((what, instead))
 }
 
 /// The year in which a clock of ns is at `nanos` that was 0 when the year `zero` began.
@@ -113,16 +116,16 @@ mod tests {
         for (text, begins, instead) in [
             ("419,W,0,4096,1577808144360\n", "in 1970 (in ms it is in 2019)", "time:ms"),
             ("419,W,0,4096,1577808144\n", "in 1970 (in s it is in 2019)", "time:s"),
-            ("419,W,0,4096,7\n", "in 1970 if it is in us since 1970", "time:UNIT"),
             ("1166372003,hm,0,Read,0,512,4\n", "in 1601 (in s it is in 2006)", "time:s,"),
             ("1166372003061629,hm,0,Read,0,512,4\n", "(in us it is in 2006)", "time:us,"),
-            ("54,8,8,0,1063\n", "in 1970 if it is in s since 1970", "time:UNIT,"),
-            ("9999999999,8,8,0,1063\n", "in 2286 if it is in s since 1970", "time:UNIT,"),
-            ("0.5,0.1,R,0,0,4096\n", "in 1970 if it is in s since 1970", "time:UNIT,"),
         ] {
             let error = refused(text);
             assert!(error.contains(begins) && error.contains(instead), "{error}");
             assert!(error.contains("or confirm those of"), "{error}");
+        }
+        // Those that were moved to 0 are what they were.
+        for moved in ["419,W,0,4096,7\n", "54,8,8,0,1063\n", "0.5,0.1,R,0,0,4096\n"] {
+            read(moved, &OpenOptions::default()).unwrap();
         }
     }
 

@@ -12,7 +12,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use super::super::association::lock;
+use super::super::lock::lock;
 use super::Wake;
 
 /// The thread's time that an address may take at once: 64 queues with FFDHE-8192.

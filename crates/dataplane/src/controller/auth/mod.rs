@@ -29,7 +29,8 @@ use self::helper::{Helper, Pending};
 use self::transaction::{Report, Transactions};
 use self::work::Outcome;
 use super::Subsystem;
-use super::association::{Association, Claim, lock};
+use super::association::{Association, Claim};
+use super::lock::lock;
 use crate::chap::{Group, Hash, Key};
 
 /// Time for a host to authenticate itself, from Connect or its first message on.

@@ -9,7 +9,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use ebb_policy::units::Nanos;
 
 use super::super::Subsystem;
-use super::super::association::lock;
+use super::super::lock::lock;
 use super::Wake;
 use super::helper::Pending;
 use crate::tls::{Hello, Identity, Key, Session, alert};
