@@ -24,7 +24,7 @@ pub struct Drive {
     /// world-wide name; `None` where it has neither.
     pub id: Option<String>,
     /// What it is saved as, whatever other drives are there: who it is, and where it is plugged in.
-    /// One that is plugged in elsewhere is another one, but to who sets it back ([`recall`]).
+    /// One that is plugged in elsewhere is another one, but to `ebb restore`.
     pub saved: Option<String>,
     /// What it says of who and where it is.
     marks: Marks,
