@@ -549,6 +549,7 @@ fn a_configuration_is_checked_with_file_and_line() {
         ("plf = \"2000%\"", "more than 1000%"),
         ("[[schedule]]\nfrom = \"22:00\"\nto = \"06:00\"\nplf = \"2000%\"", "line 4"),
         ("\n[machine]\nmin_duty = 2", "line 3"),
+        ("\n[machine.drive_watts]\nX = \"-5 W\"", "more than 0 W"),
         ("[machine]\nmin_cores = 0", "one core"),
         (
             "\n[machine]\nthrottle = [\"system.slice\"]",

@@ -288,6 +288,10 @@ impl Config {
             let duty = self.machine.min_duty;
             return no("machine.min_duty", format!(" = {duty}: write a share up to 1"));
         }
+        if let Some((drive, _)) = self.machine.drive_watts.iter().find(|(_, most)| most.0 <= 0.0) {
+            let text = format!(" of \"{drive}\": the most that it draws is more than 0 W");
+            return no("machine.drive_watts", text);
+        }
         if self.machine.min_cores == 0 {
             return no("machine.min_cores", " = 0: a group keeps one core at least".to_owned());
         }

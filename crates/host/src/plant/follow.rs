@@ -129,7 +129,7 @@ impl Host {
             format!("chip {}", chips::shown(&chip.name, &[device]))
         };
         notes.extend(machine.chips[before..].iter().map(|chip| shown(chip) + " is new"));
-        for (at, became) in &changed[..] {
+        for (at, became) in &changed {
             let chip = shown(&machine.chips[*at]);
             match became {
                 Became::Left => notes
