@@ -274,51 +274,60 @@ fn a_fan_is_given_back_before_it_cannot_be_told_from_another() {
     assert_eq!((file("pwm1_enable"), twin), ("2".into(), "2".into()));
 }
 
-/// A hub on USB is the same one when it comes again, whatever number its coming has.
+/// What is plugged in again is the same one, whatever number its coming or its bus has.
 #[test]
-fn a_chip_on_usb_is_known_by_its_port() {
-    let plug = |tree: &Tree, coming: &str| {
-        let folder = format!("sys/devices/pci0000:00/usb1/1-3/1-3:1.0/0003:1E71:2010.{coming}");
-        tree.put("sys/class/hwmon/hwmon7/name", "nzxtsmart2").put(&format!("{folder}/uevent"), "");
-        for (file, value) in [("fan1_input", 700), ("pwm1", 102), ("pwm1_enable", 1)] {
-            tree.put(&format!("sys/class/hwmon/hwmon7/{file}"), value);
-        }
-        tree.link("sys/class/hwmon/hwmon7/device", &format!("../../../../{folder}"));
-    };
-    let tree = intel();
-    plug(&tree, "0009");
-    let stated = Stated {
-        fans: vec![StatedFan {
+fn a_chip_is_known_by_where_it_is_plugged_in() {
+    let pci = "sys/devices/pci0000:00";
+    for (at, device, numbers, known) in [
+        ("usb1/1-3/1-3:1.0", "0003:1E71:2010.#", ["0009", "000A"], "0003:1E71:2010 at 1-3:1.0"),
+        ("0000:00:1f.4/i2c-#", "#-002e", ["0", "5"], "002e at 0000:00:1f.4, bus 0"),
+        ("0000:00:1f.4/i2c-1/i2c-#", "#-002e", ["2", "7"], "002e at 0000:00:1f.4, bus 1.0"),
+    ] {
+        let plug = |tree: &Tree, number: &str| {
+            let folder = format!("{pci}/{at}/{device}").replace('#', number);
+            tree.put("sys/class/hwmon/hwmon7/name", "nzxtsmart2");
+            tree.put(&format!("{folder}/uevent"), "");
+            if at.contains("i2c-1/") {
+                tree.put(&format!("{pci}/0000:00:1f.4/i2c-0/name"), "the first bus");
+            }
+            for (file, value) in [("fan1_input", 700), ("pwm1", 102), ("pwm1_enable", 1)] {
+                tree.put(&format!("sys/class/hwmon/hwmon7/{file}"), value);
+            }
+            tree.link("sys/class/hwmon/hwmon7/device", &format!("../../../../{folder}"));
+        };
+        let tree = intel();
+        plug(&tree, numbers[0]);
+        let fan = StatedFan {
             chip: "nzxtsmart2".to_owned(),
-            device: Some("0003:1E71:2010.0009".to_owned()),
+            device: Some(device.replace('#', numbers[0])),
             pwm: "pwm1".to_owned(),
             tachometer: Some("fan1".to_owned()),
             label: String::new(),
-        }],
-        ..Stated::default()
-    };
-    let mut bench = Bench::stated(tree, &stated, Leave::Restore, Held::default());
-    bench.host.follow();
-    assert_eq!(
-        bench.tree.machine().chips.last().unwrap().device.as_deref(),
-        Some("0003:1E71:2010 at 1-3:1.0")
-    );
-    let mut request = bench.request();
-    request.fan_duty.ask(0, 0.7, "test:");
-    bench.apply(&request);
-    let duty = |tree: &Tree| tree.get("sys/class/hwmon/hwmon7/pwm1");
-    assert_eq!(duty(&bench.tree), "179");
-    let hwmon = bench.tree.path().join("sys/class/hwmon");
-    let files = bench.tree.path().join("sys/devices/pci0000:00/usb1/1-3/1-3:1.0");
-    fs::remove_dir_all(hwmon.join("hwmon7")).unwrap();
-    fs::remove_dir_all(&files).unwrap();
-    let left = bench.host.follow().unwrap();
-    assert!(left.notes.iter().any(|note| note.contains("left")), "{left:?}");
-    plug(&bench.tree, "000A");
-    let back = bench.host.follow().unwrap();
-    assert!(!back.is_new && back.notes.iter().any(|note| note.ends_with("is back")), "{back:?}");
-    bench.apply(&request);
-    assert_eq!(duty(&bench.tree), "179");
-    assert_eq!(bench.restore().iter().filter(|one| one.stays()).count(), 0);
-    assert_eq!(duty(&bench.tree), "102");
+        };
+        let stated = Stated { fans: vec![fan], ..Stated::default() };
+        let mut bench = Bench::stated(tree, &stated, Leave::Restore, Held::default());
+        bench.host.follow();
+        assert_eq!(bench.tree.machine().chips.last().unwrap().device.as_deref(), Some(known));
+        let mut request = bench.request();
+        request.fan_duty.ask(0, 0.7, "test:");
+        bench.apply(&request);
+        let duty = |tree: &Tree| tree.get("sys/class/hwmon/hwmon7/pwm1");
+        assert_eq!(duty(&bench.tree), "179");
+        let hwmon = bench.tree.path().join("sys/class/hwmon");
+        fs::remove_dir_all(hwmon.join("hwmon7")).unwrap();
+        let files = format!("{pci}/{at}/{device}").replace('#', numbers[0]);
+        fs::remove_dir_all(bench.tree.path().join(files).parent().unwrap()).unwrap();
+        let left = bench.host.follow().unwrap();
+        assert!(left.notes.iter().any(|note| note.contains("left")), "{left:?}");
+        plug(&bench.tree, numbers[1]);
+        let back = bench.host.follow().unwrap();
+        assert!(
+            !back.is_new && back.notes.iter().any(|note| note.ends_with("is back")),
+            "{back:?}"
+        );
+        bench.apply(&request);
+        assert_eq!(duty(&bench.tree), "179");
+        assert_eq!(bench.restore().iter().filter(|one| one.stays()).count(), 0);
+        assert_eq!(duty(&bench.tree), "102");
+    }
 }

@@ -6,6 +6,7 @@
 //!  ------> New --------> Joining ----------> Ready ... ------------> Ending ---> closed
 //! ```
 
+use std::io::Write;
 use std::net::SocketAddr;
 
 use ebb_policy::units::Nanos;
@@ -17,8 +18,10 @@ use super::context::Context;
 use super::receive::{Receiver, Stage};
 use super::secure::Identified;
 use super::send::Sender;
+use super::service::Answered;
 use super::slots::{Payload, Slot, State};
 use crate::controller::reaches;
+use crate::device::Done;
 use crate::wire::command::{FABRICS, fabrics};
 use crate::wire::fabrics::Connect;
 use crate::wire::pdu::{self, Digests, Fatal, Frame, Initialize, Kind, Terminate, Transfer};
@@ -49,6 +52,16 @@ enum Sink {
     Discard,
 }
 
+/// What a connection has done.
+pub(super) struct Tally<'a> {
+    /// I/O commands.
+    pub taken: u32,
+    /// Commands of all kinds.
+    pub answered: u64,
+    /// I/O commands answered.
+    pub timed: &'a mut Vec<Answered>,
+}
+
 /// One connection without its socket.
 pub(super) struct Connection {
     phase: Phase,
@@ -73,9 +86,9 @@ pub(super) struct Connection {
     /// When it last waited for its host's allowance: what the host has sent is behind that.
     held: Nanos,
     /// Its host has a number: what it holds is on that host's account.
-    pub is_known: bool,
-    pub sender: Sender,
-    pub commands: Commands,
+    is_known: bool,
+    sender: Sender,
+    commands: Commands,
 }
 
 impl Connection {
@@ -110,6 +123,40 @@ impl Connection {
     /// buffers of the pool, what was [left](Self::left) and the rest of a block on its way.
     pub const fn most_memory(depth: usize) -> usize {
         size_of::<Self>() + Sender::most_memory(depth) + Commands::most_memory(depth)
+    }
+
+    /// Above the slot in the tags of its device requests: no two connections have the same.
+    pub fn tag(&self) -> u64 {
+        self.commands.tag()
+    }
+
+    /// Whether it is an I/O queue.
+    pub fn is_io(&self) -> bool {
+        self.commands.is_io()
+    }
+
+    /// The host, once it is known for sure.
+    pub fn host(&self) -> Option<u64> {
+        self.commands.host()
+    }
+
+    /// Its host has a number from now on.
+    pub fn enter(&mut self) {
+        self.is_known = true;
+    }
+
+    /// Whether there is something that the socket has not taken.
+    pub fn has_output(&self) -> bool {
+        !self.sender.is_empty()
+    }
+
+    /// What it has taken and answered since this was last asked; the caller empties `timed`.
+    pub fn tally(&mut self) -> Tally<'_> {
+        Tally {
+            taken: std::mem::take(&mut self.commands.received),
+            answered: std::mem::take(&mut self.commands.answered),
+            timed: &mut self.commands.timed,
+        }
     }
 
     /// Whether more may be read from the peer: not while it leaves our answers unread or there is
@@ -152,7 +199,7 @@ impl Connection {
     }
 
     /// Whether it has nothing more to say and may be closed.
-    pub fn is_over(&self) -> bool {
+    fn is_over(&self) -> bool {
         self.phase == Phase::Ending && self.sender.is_empty()
     }
 
@@ -201,6 +248,33 @@ impl Connection {
     pub fn resume(&mut self, context: &mut Context<'_>) {
         let result = self.resume_left(context);
         self.end_on(result, context);
+    }
+
+    /// A device has done a request, of this connection or of one before in its place.
+    pub fn done(&mut self, done: Done, context: &mut Context<'_>) {
+        if self.tag() == done.tag & !0xffff {
+            self.commands.done(done, &mut self.sender, context);
+        }
+    }
+
+    /// Goes on with an authentication that waited, if it is in one.
+    pub fn resume_joining(&mut self, context: &mut Context<'_>) {
+        self.commands.join(&mut self.sender, context);
+    }
+
+    /// Whether it is in an authentication.
+    pub fn is_joining(&self) -> bool {
+        self.commands.is_joining()
+    }
+
+    /// A namespace is being removed: its commands end when they are looked at next.
+    pub fn withdraw(&mut self, namespace: usize) {
+        self.commands.withdraw(namespace);
+    }
+
+    /// Sends what it has to say, as far as the socket takes it; whether it goes on after that.
+    pub fn flush(&mut self, socket: &mut impl Write) -> bool {
+        self.sender.flush(socket).is_ok() && !self.is_over()
     }
 
     /// Goes on with the command in `slot`, or that in the stream, which waited for buffers; false:

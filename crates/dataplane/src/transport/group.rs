@@ -317,9 +317,9 @@ impl<N: Network> Group<N> {
             let filled = self.peers.iter().enumerate();
             filled.filter_map(|(index, peer)| Some((index, peer.as_ref()?)))
         };
-        let age = |(_, peer): &(usize, &Peer<_>)| peer.connection.commands.tag();
+        let age = |(_, peer): &(usize, &Peer<_>)| peer.connection.tag();
         let stranger = peers().filter(|(_, peer)| peer.host == STRANGERS).min_by_key(age);
-        let is_its = |peer: &Peer<_>| Some(peer.host) == hog && peer.connection.commands.is_io();
+        let is_its = |peer: &Peer<_>| Some(peer.host) == hog && peer.connection.is_io();
         let latest = || peers().filter(|(_, peer)| is_its(peer)).max_by_key(age);
         let Some((index, _)) = stranger.or_else(latest) else { return false };
         self.close(index);
@@ -329,7 +329,7 @@ impl<N: Network> Group<N> {
     fn close(&mut self, index: usize) {
         if let Some(peer) = self.peers.get_mut(index).and_then(Option::take) {
             self.left -= peer.connection.left();
-            self.hosts.leave(peer.host, peer.connection.commands.tag());
+            self.hosts.leave(peer.host, peer.connection.tag());
             drop(peer);
             self.places.give();
             add(&self.counters.connections, u64::MAX);
@@ -446,13 +446,7 @@ impl<N: Network> Group<N> {
             if done.buffer.is_none() {
                 self.hosts.completed(done.tag);
             }
-            self.with(index_of(done.tag), now, |peer, context| {
-                let Connection { commands, sender, .. } = &mut peer.connection;
-                // The connection that asked may be gone and another in its place.
-                if commands.tag() == done.tag & !0xffff {
-                    commands.done(done, sender, context);
-                }
-            });
+            self.with(index_of(done.tag), now, |peer, context| peer.connection.done(done, context));
         }
         self.done = done;
         count
@@ -466,23 +460,22 @@ impl<N: Network> Group<N> {
             let index = self.dirty[at];
             let Some(Some(peer)) = self.peers.get_mut(index) else { continue };
             peer.is_dirty = false;
-            let commands = &mut peer.connection.commands;
-            self.taken += std::mem::take(&mut commands.received);
-            answered += std::mem::take(&mut commands.answered);
-            if !commands.timed.is_empty() {
-                self.requests += commands.timed.len() as u64;
+            let tally = peer.connection.tally();
+            self.taken += tally.taken;
+            answered += tally.answered;
+            if !tally.timed.is_empty() {
+                self.requests += tally.timed.len() as u64;
                 let read = || self.clock.as_ref().map_or(now, Clock::now);
-                self.service.record(&commands.timed, *queued.get_or_insert_with(read));
-                commands.timed.clear();
+                self.service.record(tally.timed, *queued.get_or_insert_with(read));
+                tally.timed.clear();
             }
             if peer.host == STRANGERS
-                && let Some(host) = commands.host()
+                && let Some(host) = peer.connection.host()
             {
                 peer.host = self.hosts.enter(host, |number| self.ledger.held_by(number) > 0);
-                peer.connection.is_known = true;
+                peer.connection.enter();
             }
-            let sent = peer.connection.sender.flush(&mut peer.stream);
-            if sent.is_err() || peer.connection.is_over() {
+            if !peer.connection.flush(&mut peer.stream) {
                 self.close(index);
                 continue;
             }
@@ -499,7 +492,7 @@ impl<N: Network> Group<N> {
     fn watch(&mut self, index: usize) {
         let Some(Some(peer)) = self.peers.get_mut(index) else { return };
         let input = peer.connection.wants_input();
-        let wanted = Interest { input, output: !peer.connection.sender.is_empty() };
+        let wanted = Interest { input, output: peer.connection.has_output() };
         if wanted != peer.watched {
             peer.watched = wanted;
             if self.network.watch(&peer.stream, index, wanted).is_err() {

@@ -3,10 +3,10 @@
 //! A host may hold as many buffers of a kind as it leaves to others, and so may the device of a
 //! namespace (dynamic thresholds, Choudhury and Hahne 1998): one alone gets half of them, and
 //! whoever keeps them leaves the other half. What is left shrinks with everybody who keeps some, so
-//! a quarter is apart: of it every host that holds none gets one, where the device has nothing to
-//! do or does something. What a stalled device holds is not its hosts' doing: it counts for what
-//! they ask of that device, not for what they ask of others. Nobody overtakes a command of the same
-//! host for the same namespace that waits for the same kind.
+//! once a second one has come a quarter is apart: of it every host that holds none gets one, where
+//! the device has nothing to do or does something. What a stalled device holds is not its hosts'
+//! doing: it counts for what they ask of that device, not for what they ask of others. Nobody
+//! overtakes a command of the same host for the same namespace that waits for the same kind.
 
 use std::io;
 
@@ -125,7 +125,9 @@ impl Ledger {
         };
         let (left, held) = self.pools[kind as usize].charged(accounts, counts);
         let load = loads.get(account.lane).copied().unwrap_or_default();
-        let shared = left.saturating_sub(self.pools[kind as usize].count() / APART);
+        let all = self.pools[kind as usize].count();
+        let is_alone = left + held == all;
+        let shared = if is_alone { left } else { left.saturating_sub(all / APART) };
         let shares = |held| held == 0 || held < shared;
         let is_sparing = held == 0 && !load.is_stalled && !load.is_silent;
         let may = shared >= count && shares(held) && shares(load.under_way);
@@ -174,7 +176,7 @@ mod tests {
                 fill(&ledger, account, &mut loads)
             })
             .collect();
-        assert_eq!(held[0].len(), 24);
+        assert_eq!(held[0].len(), 32);
         assert!(held.iter().all(|held| !held.is_empty()), "{held:?}");
         drop(held);
         assert_eq!((1..6).map(|host| ledger.held_by(host)).sum::<u32>(), 0);
@@ -186,7 +188,7 @@ mod tests {
         let (hung, fine) = (Account { host: 1, lane: 0 }, Account { host: 1, lane: 1 });
         let other = Account { host: 2, lane: 0 };
         let held = fill(&ledger, hung, &mut loads);
-        assert_eq!(held.len(), 24);
+        assert_eq!(held.len(), 32);
         assert!(!ledger.may(Kind::Data, fine, 1, &loads), "the host has its share");
         loads[0].is_silent = true;
         assert!(!ledger.may(Kind::Data, other, 1, &loads), "the device has its share");

@@ -15,8 +15,10 @@ use super::world::World;
 /// Steps between looks at what takes long.
 const LOOK: u64 = 256;
 /// The most polls of its group in which a well-behaved host's command must be answered, R2T and
-/// slow wires included.
+/// slow wires included, and the most time unless groups are polled once in a millisecond at most.
 const POLLS: u64 = 5_000;
+const TIME: u64 = 1_000_000_000;
+const SLOWEST: u64 = 100_000;
 /// Steps in which the well-behaved hosts' last commands, and then all connections, must end.
 const LAST: u64 = 200_000;
 
@@ -122,7 +124,7 @@ impl World {
             let (polls, time) = host.age(&self.scene);
             let tally = &mut self.scene.tally;
             tally.most_polls = tally.most_polls.max(polls);
-            if polls > POLLS {
+            if polls > POLLS || time > TIME && self.pace < SLOWEST {
                 let time = time / 1_000_000;
                 let what = format!("no answer in {polls} polls, {time} ms: {:#?}", host.oldest());
                 self.scene.fail(&what);

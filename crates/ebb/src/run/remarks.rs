@@ -36,6 +36,7 @@ impl Remarks {
         let (mut remarks, owned) = (Self::default(), registry::owned(&config.policy)?);
         let is_budgeted = held.ssd_budget.is_some() && owned.contains(&Control::PowerState);
         say_uncapped(&mut remarks, host, is_budgeted, config.apply)?;
+        say_absent(&mut remarks, host, config);
         host.remarks(&owned).into_iter().for_each(|text| remarks.say(text));
         let idle = registry::idle(&config.policy, host.topology(), settings)?;
         for (part, reason) in &idle {
@@ -154,6 +155,18 @@ fn say_uncapped(remarks: &mut Remarks, host: &Host, is_budgeted: bool, apply: bo
         }
     }
     Ok(())
+}
+
+/// Says of which drives the configuration states a figure that are not here.
+fn say_absent(remarks: &mut Remarks, host: &Host, config: &Config) {
+    let drives = || host.layout().drives.iter().map(|parts| &parts.drive);
+    let is_here = |name: &String| {
+        drives().any(|drive| drive.model == *name || drive.id.as_ref() == Some(name))
+    };
+    for name in config.machine.drive_watts.keys().filter(|name| !is_here(name)) {
+        let text = "no drive here has this model or identity; ebb probe lists them";
+        remarks.say(format!("machine.drive_watts: \"{name}\": {text}"));
+    }
 }
 
 /// What there is, for people: as `ebb probe` counts it, whatever the policy steers of it.

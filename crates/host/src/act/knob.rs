@@ -9,7 +9,7 @@ pub use crate::act::place::{CGROUPS, Place};
 use crate::find::chips;
 use crate::find::drives::Drive;
 use crate::find::energy::Zone;
-use crate::find::hwmon::Chip;
+use crate::find::hwmon::{Chip, is_of};
 use crate::find::machine::Machine;
 use crate::folder::Folder;
 use crate::nvme::{
@@ -369,8 +369,11 @@ fn one_chip(
     device: &str,
 ) -> Result<(String, Folder), Absent> {
     let shown = || chips::shown(name, &[device]).into();
-    let is_it =
-        |one: &&Chip| one.name == name && one.device.as_deref().unwrap_or_default() == device;
+    // The version before saved the kernel's name of a device on I²C.
+    let is_it = |one: &&Chip| {
+        let own = one.device.as_deref().unwrap_or_default();
+        one.name == name && (own == device || is_of(sys, &one.folder, device))
+    };
     let mut found = chips.iter().filter(is_it);
     let chip = found.next().ok_or_else(|| Absent::Missing(shown()))?;
     if found.next().is_some() {

@@ -8,7 +8,7 @@
 use std::path::Path;
 
 use crate::find::chips::{self, Of};
-use crate::find::hwmon::{Chip, fault, is_device};
+use crate::find::hwmon::{Chip, fault, is_of};
 use crate::find::machine::Machine;
 use crate::sys::Sys;
 
@@ -95,8 +95,8 @@ impl Fans {
         for one in stated {
             let is_it = |fan: &Fan| {
                 let chip = &machine.chips[fan.chip];
-                let device = chip.device.as_deref().unwrap_or_default();
-                let of = one.device.as_deref().is_none_or(|stated| is_device(stated, device));
+                let is_its = |stated: &str| is_of(&machine.sys, &chip.folder, stated);
+                let of = one.device.as_deref().is_none_or(is_its);
                 fan.pwm == one.pwm && chip.name == one.chip && of
             };
             let Some(at) = all.iter().position(is_it) else {

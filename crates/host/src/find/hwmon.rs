@@ -45,16 +45,43 @@ pub(crate) fn fault(sys: &Sys, input: &str) -> Option<String> {
     is_one.then(|| format!("a fault, by {}", file.rsplit('/').next().unwrap_or_default()))
 }
 
-/// The device of a chip, by a name that it has each time it comes: of one on USB the port in place
-/// of the number of its coming (`0003:1E71:170E.0004`: bus, vendor, product, number;
-/// `drivers/hid/hid-core.c`).
+/// The device of a chip, by a name that it has each time it comes: where it is plugged in stands
+/// for the number of a bus, or of the coming of what is on it, both of which change.
 fn device(sys: &Sys, hwmon: &str) -> Option<String> {
     let link = sys.link(format!("{hwmon}/device"))?;
-    let Some(hid) = hid(&link) else { return Some(link) };
-    let place = sys.path(format!("{hwmon}/device")).canonicalize().ok();
-    let port = place.as_deref().and_then(Path::parent).and_then(Path::file_name);
-    let port = port.map(|port| format!("{AT}{}", port.to_string_lossy()));
-    Some(hid.to_owned() + &port.unwrap_or_default())
+    let place = || sys.path(format!("{hwmon}/device")).canonicalize().ok();
+    // Bus, vendor, product, number (`0003:1E71:170E.0004`; `drivers/hid/hid-core.c`).
+    if let Some(hid) = hid(&link) {
+        let port = place().and_then(|place| file_name(place.parent()?));
+        return Some(hid.to_owned() + &port.map(|port| format!("{AT}{port}")).unwrap_or_default());
+    }
+    // Bus and address (`3-0058`; `drivers/i2c/i2c-core-base.c`).
+    if let Some((bus, address)) = link.split_once('-')
+        && bus.parse::<u32>().is_ok()
+        && let Some(bus) = place().and_then(|place| i2c_bus(&place))
+    {
+        return Some(format!("{address}{AT}{bus}"));
+    }
+    Some(link)
+}
+
+fn file_name(path: &Path) -> Option<String> {
+    Some(path.file_name()?.to_str()?.to_owned())
+}
+
+/// The bus of a device on I²C: the device that has it, and which of its buses it is, through
+/// multiplexers too. A driver registers the buses of a device in their order.
+fn i2c_bus(device: &Path) -> Option<String> {
+    let number = |path: &Path| file_name(path)?.strip_prefix("i2c-")?.parse::<u32>().ok();
+    let mut which = Vec::new();
+    let mut owner = None;
+    for bus in device.ancestors().skip(1) {
+        let (Some(own), Some(parent)) = (number(bus), bus.parent()) else { continue };
+        let others = parent.read_dir().ok()?.flatten().filter_map(|one| number(&one.path()));
+        which.insert(0, others.filter(|other| *other < own).count().to_string());
+        owner = file_name(parent);
+    }
+    Some(format!("{}, bus {}", owner?, which.join(".")))
 }
 
 /// Bus, vendor and product of such a name.
@@ -65,10 +92,17 @@ fn hid(name: &str) -> Option<&str> {
     (parts.len() == 3 && parts.iter().all(is_hex)).then_some(own)
 }
 
-/// Whether `stated` means a `device`: of one on USB also by the number that it once had.
-pub(crate) fn is_device(stated: &str, device: &str) -> bool {
-    stated == device
-        || stated.contains('.') && hid(stated).is_some_and(|it| hid(device) == Some(it))
+/// Whether the chip in `folder` is of the `stated` device: by that name, by the kernel's of today,
+/// or on USB by a number that it once had.
+pub(crate) fn is_of(sys: &Sys, folder: &str, stated: &str) -> bool {
+    let hwmon = folder.strip_suffix("/device").unwrap_or(folder);
+    let own = device(sys, hwmon);
+    let once = || {
+        stated.contains('.') && hid(stated).is_some() && own.as_deref().and_then(hid) == hid(stated)
+    };
+    own.as_deref() == Some(stated)
+        || sys.link(format!("{hwmon}/device")).as_deref() == Some(stated)
+        || once()
 }
 
 impl Chip {

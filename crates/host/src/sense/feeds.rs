@@ -3,7 +3,7 @@
 
 use ebb_policy::units::Watts;
 
-use crate::find::hwmon::{CHIPS, Chip};
+use crate::find::hwmon::{CHIPS, Chip, is_of};
 use crate::find::meters;
 use crate::sys::Sys;
 
@@ -21,7 +21,7 @@ pub struct StatedFeed {
     pub name: String,
     /// Most that the server may take from it.
     pub limit: Watts,
-    /// Devices of the supplies that it feeds, such as `3-0058`.
+    /// Devices of the supplies that it feeds, such as `0058 at 0000:00:1f.4, bus 0` or `3-0058`.
     pub supplies: Vec<String>,
 }
 
@@ -121,8 +121,7 @@ impl Feed {
     /// What each of its supplies tells; `None` of one that does not answer.
     fn inputs(&mut self, sys: &Sys) -> Vec<Option<Input>> {
         let read = |(device, folder): (&String, &mut Option<String>)| {
-            let is_it =
-                |folder: &String| sys.link(format!("{folder}/device")).as_deref() == Some(device);
+            let is_it = |folder: &String| is_of(sys, folder, device);
             if !folder.as_ref().is_some_and(is_it) {
                 let chips = sys.numbered(CHIPS, "hwmon").into_iter();
                 *folder = chips.map(|chip| format!("{CHIPS}/{chip}")).find(is_it);

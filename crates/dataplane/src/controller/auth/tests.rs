@@ -162,6 +162,41 @@ fn the_target_chooses_by_its_own_preference_and_no_more_than_it_allows() {
     target.refuses(Explanation::Hash);
 }
 
+/// What Linux 6.12 and this target said to each other: with the same challenge it is said again,
+/// byte for byte. Both sides had authenticated each other.
+#[test]
+fn a_transcript_of_the_kernel_s_is_followed() {
+    let host = "nqn.2014-08.org.nvmexpress:uuid:6562622d-6775-4573-8400-000000000001";
+    let bytes = |line: &str| -> Vec<u8> {
+        let hex = line.rsplit(' ').next().unwrap();
+        (0..hex.len())
+            .step_by(2)
+            .map(|at| u8::from_str_radix(&hex[at..at + 2], 16).unwrap())
+            .collect()
+    };
+    let lines: Vec<_> = include_str!("linux-6.12.txt").lines().map(bytes).collect();
+    for (said, hash) in lines.chunks(5).zip([Hash::Sha256, Hash::Sha384, Hash::Sha512]) {
+        let [negotiation, challenge, reply, success, thanks] = said else {
+            panic!("five messages")
+        };
+        let mut target = Target::with(&[0], Some(1));
+        (target.rules.hashes, target.rules.groups) = (vec![hash], vec![Group::Null]);
+        assert!(target.machine.send(negotiation, &target.rules).is_some());
+        let sequence = u32::from_le_bytes(challenge[12..16].try_into().unwrap());
+        let prepared =
+            work::Outcome::Prepared { challenge: challenge[16..].to_vec(), sequence, pair: None };
+        target.machine.done(prepared);
+        assert_eq!(target.receive(), *challenge);
+        let verify = target.machine.send(reply, &target.rules).unwrap();
+        let subsystem = "nqn.2026-11.org.example:transcript";
+        target.machine.done(verify.run(&*target.vault, host, subsystem));
+        assert_eq!(target.receive(), *success);
+        target.send(thanks);
+        assert!(target.machine.is_authenticated(), "{hash:?}");
+    }
+    assert_eq!(lines.len(), 15);
+}
+
 #[test]
 fn who_has_not_the_key_does_not_get_in() {
     let mut wrong = Target::with(&[0], None);

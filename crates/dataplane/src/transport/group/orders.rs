@@ -26,7 +26,7 @@ impl<N: Network> Group<N> {
                 }
                 Order::Detach(namespace, heir) => {
                     for peer in self.peers.iter_mut().flatten() {
-                        peer.connection.commands.withdraw(namespace);
+                        peer.connection.withdraw(namespace);
                     }
                     self.channels.detach(namespace, heir);
                     self.bequeath();

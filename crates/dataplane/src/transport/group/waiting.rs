@@ -3,7 +3,6 @@
 use ebb_policy::units::Nanos;
 
 use super::super::commands::STREAM;
-use super::super::connection::Connection;
 use super::super::context::Context;
 use super::super::ledger::{Account, Kind};
 use super::super::network::Network;
@@ -91,7 +90,7 @@ impl<N: Network> Group<N> {
     /// Goes on with a command that waited for buffers; false: there are none for it.
     fn resume(&mut self, command: u64, now: Nanos) -> bool {
         let resume = |peer: &mut Peer<_>, context: &mut Context<'_>| {
-            debug_assert_eq!(peer.connection.commands.tag(), command & !0xffff);
+            debug_assert_eq!(peer.connection.tag(), command & !0xffff);
             peer.connection.resume_starved(command as u16, context)
         };
         self.with(index_of(command), now, resume) != Some(false)
@@ -100,12 +99,9 @@ impl<N: Network> Group<N> {
     /// Goes on with authentications that waited.
     pub(super) fn join(&mut self, now: Nanos) {
         for index in 0..self.peers.len() {
-            let is_joining = |peer: &Peer<_>| peer.connection.commands.is_joining();
+            let is_joining = |peer: &Peer<_>| peer.connection.is_joining();
             if self.peers[index].as_ref().is_some_and(is_joining) {
-                self.with(index, now, |peer, context| {
-                    let Connection { commands, sender, .. } = &mut peer.connection;
-                    commands.join(sender, context);
-                });
+                self.with(index, now, |peer, context| peer.connection.resume_joining(context));
             }
         }
     }

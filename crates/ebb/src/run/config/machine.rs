@@ -75,7 +75,7 @@ pub struct Feed {
     pub name: String,
     /// Most that the server may take from it.
     pub limit: Watts,
-    /// The devices of the supplies that it feeds, such as "3-0058".
+    /// The devices of the supplies that it feeds, such as "0058 at 0000:00:1f.4, bus 0".
     pub supplies: Vec<String>,
 }
 
@@ -140,7 +140,7 @@ impl Machine {
             } else if limit.0 <= 0.0 {
                 "its limit must be more than 0 W"
             } else if own.is_empty() {
-                "name the devices of its supplies, such as \"3-0058\"; ebb probe lists them"
+                "name the devices of its supplies; ebb probe lists them"
             } else if !own.iter().all(|one| supplies.insert(one)) {
                 "a supply has one feed"
             } else {
