@@ -336,13 +336,19 @@ def jobs(bed):
 
 def ends(bed):
     """however `ebb run` ends, at random moments, every control is back"""
-    bed.guest.run(f"""mkdir -p /var/lib/ebb /sys/fs/cgroup/user.slice
-        cat > /tmp/ebb.toml << 'END'\n{trials.CONFIG}\nEND""")
-    start_fio(bed, "load", 0, "--rw=randrw --bs=4k --iodepth=4 --rate_iops=30")
+    bed.start_physics(changes=trials.CHANGES)
+    limits = bed.guest.run(f"{trials.BEGIN}\ncat {trials.PACKAGE}*/constraint_0_power_limit_uw").split()
+    start_fio(bed, "load", 0, "--rw=randrw --bs=4k --iodepth=4 --rate_iops=10")
     changed = trials.run(bed, bed.args.seed, bed.args.trials, bed.results)
     stop_fio(bed)
-    # Ebb leaves this drive the power state that the last trial found.
-    bed.guest.run(f"""{trials.DRIVE}
-        for feature in 2 0x23; do nvme set-feature $(drive {trials.LIMITED}) -f $feature -v 0; done""")
-    print(f"# {bed.args.trials} trials of seed {bed.args.seed}; {changed} found changed controls")
+    # Ebb leaves what the last trial found.
+    limits = "\n".join(f"echo {limit} > {trials.PACKAGE}{package}/constraint_0_power_limit_uw"
+                       for package, limit in enumerate(limits))
+    bed.guest.run(f"""{trials.END}
+        {limits}
+        for file in /sys/devices/system/cpu/cpu*/power/pm_qos_resume_latency_us; do echo 0 > $file; done
+        {DUMP}
+        features {trials.LIMITED} 2 0 {trials.LIMITED} 0x23 0""")
+    bed.start_physics()
+    print(f"# {bed.args.trials} trials of seed {bed.args.seed}; in {changed} there was something to set back")
     expect(changed > 0, "nothing was changed in any trial: there was nothing to prove")

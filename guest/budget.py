@@ -6,13 +6,8 @@ from acting import Running, start_fio, stop_fio
 from bed import expect, until
 from frozen import PLACE, loopback
 from steps import PATIENCE
+from trials import CHANGES, LAG_S
 
-LAG_S = 2.0
-# A late meter, hot cores, for an emulated guest cannot keep many busy, and frugal fans, for all draw
-# their most in the least that a budget may be.
-CHANGES = [("[cpu] ", f"[board]\nmeter_lag = '{LAG_S:g} s'\n[cpu] "),
-           ('core_dynamic = "16 W"', 'core_dynamic = "32 W"'),
-           ("[fans]\n", "[fans]\nwatts_per_rpm3 = 1.2e-12\n")]
 # Watts, and how long each holds in seconds.
 FIRST, STEPS, HOLD_S = 240, (215, 195, 235, 205), 20.0
 CONFIG = f"""policy = "tide"

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from acting import cores, deadlines, drives, ends, fans, hidden, jobs, limits, offline
 from bed import ADDRESS, HARDWARE, SERVER, Failure, Guest, Target, expect, tools, until
+from boots import boots
 from budget import budget, tenants
 from frozen import disk, frozen
 from likeness import likeness
@@ -38,6 +39,32 @@ class Bed:
     def hwmon(self, name):
         """The folder of the first chip of that name."""
         return self.guest.run(f"dirname $(grep -lx {name} /sys/class/hwmon/hwmon*/name | head -1)")
+
+    def switch_on(self):
+        """Starts the machine; its disks are as they were left."""
+        self.guest = Guest(self.image, self.folder, SERVER, self.drives)
+
+    def begin(self):
+        """What a start of the machine needs: its hardware, its drives, and tasks that are bound."""
+        self.guest.run(f"""mkdir -p /tmp/tools /etc/nvme
+            mount -o ro /dev/vdb /tmp/tools
+            echo {HOST} > /etc/nvme/hostnqn
+            cut -d: -f3 /etc/nvme/hostnqn > /etc/nvme/hostid
+            modprobe -a ebb_hw cpufreq_userspace cpufreq_powersave""")
+        for drive in self.targets:
+            self.guest.run(f"nvme connect -t tcp -a {ADDRESS} -s {drive.port} -n {drive.nqn}")
+        disks = "ls -d /sys/block/nvme[0-9]n* | wc -l; grep -sc live /sys/class/nvme/nvme?/state | grep -c :1"
+        until("all drives answer", lambda: self.guest.attempt(disks)[1].split() == [str(DRIVES)] * 2,
+              PATIENCE)
+        answers(self, "cat /sys/devices/system/cpu/cpu*/topology/physical_package_id", *"00001111")
+        # Somebody's tasks and the kernel's that are bound to CPUs; others may end under grep.
+        self.guest.run("""rm -f /tmp/bound /tmp/physics.pid
+            for cpus in 2 5-6 4-7 0,7; do
+                setsid taskset -c $cpus setpriv --reuid=nobody sh -c 'while sleep 1; do :; done' \\
+                    > /dev/null 2>&1 < /dev/null &
+                echo $! >> /tmp/bound
+            done
+            (grep -slE '^(kswapd|kcompactd)' /proc/[0-9]*/comm || true) | cut -d/ -f3 >> /tmp/bound""")
 
     def number(self, path):
         return int(self.guest.run(f"cat {path}"))
@@ -116,42 +143,14 @@ def serve_drive(bed, number):
     return bed.targets[-1]
 
 
-def boot(bed, disks=()):
+def boot(bed):
     """the server boots with two sockets and drives; its hardware is registered"""
     bed.folder.mkdir()
-    bed.drives = [tools(bed.folder, *programs(bed)), *disks, disk(bed.folder)]
-    switch_on(bed)
+    bed.drives = [tools(bed.folder, *programs(bed)), disk(bed.folder)]
+    bed.switch_on()
     for number in range(DRIVES):
         serve_drive(bed, number)
-    begin(bed)
-
-
-def switch_on(bed):
-    """Starts the machine; its disks are as they were left."""
-    bed.guest = Guest(bed.image, bed.folder, SERVER, bed.drives)
-
-
-def begin(bed):
-    """What a start of the machine needs: its hardware, its drives, and tasks that are bound."""
-    bed.guest.run(f"""mkdir -p /tmp/tools /etc/nvme
-        mount -o ro /dev/vdb /tmp/tools
-        echo {HOST} > /etc/nvme/hostnqn
-        cut -d: -f3 /etc/nvme/hostnqn > /etc/nvme/hostid
-        modprobe -a ebb_hw cpufreq_userspace cpufreq_powersave""")
-    for drive in bed.targets:
-        bed.guest.run(f"nvme connect -t tcp -a {ADDRESS} -s {drive.port} -n {drive.nqn}")
-    disks = "ls -d /sys/block/nvme[0-9]n* | wc -l; grep -sc live /sys/class/nvme/nvme?/state | grep -c :1"
-    until("all drives answer", lambda: bed.guest.attempt(disks)[1].split() == [str(DRIVES)] * 2,
-          PATIENCE)
-    answers(bed, "cat /sys/devices/system/cpu/cpu*/topology/physical_package_id", *"00001111")
-    # Somebody's tasks and the kernel's that are bound to CPUs; others may end under grep.
-    bed.guest.run("""rm -f /tmp/bound /tmp/physics.pid
-        for cpus in 2 5-6 4-7 0,7; do
-            setsid taskset -c $cpus setpriv --reuid=nobody sh -c 'while sleep 1; do :; done' \\
-                > /dev/null 2>&1 < /dev/null &
-            echo $! >> /tmp/bound
-        done
-        (grep -slE '^(kswapd|kcompactd)' /proc/[0-9]*/comm || true) | cut -d/ -f3 >> /tmp/bound""")
+    bed.begin()
 
 
 def answers(bed, script, *expected):
@@ -313,7 +312,19 @@ def farewell(bed):
 
 
 SHORT = [boot, frequencies, idle_states, powercap, hwmon, probe, physics, deadlines, ends, frozen,
-         farewell]
+         farewell, boots]
 # And those in which `ebb run` acts.
-STEPS = [*SHORT[:-1], hidden, reactors, cores, offline, drives, limits, fans, jobs, likeness, replay,
-         budget, tenants, farewell]
+STEPS = [*SHORT[:-2], hidden, reactors, cores, offline, drives, limits, fans, jobs, likeness, replay,
+         budget, tenants, *SHORT[-2:]]
+
+
+class Ends:
+    """What a campaign repeats: ends of `ebb run`."""
+    Bed, SHORT = Bed, [boot, physics, ends, farewell]
+    STEPS = SHORT
+
+
+class Boots:
+    """And losses of power."""
+    Bed, SHORT = Bed, [boot, boots]
+    STEPS = SHORT

@@ -6,6 +6,7 @@ from pathlib import Path
 import server
 from bed import ADDRESS, HARDWARE, SERVER, SYSTEMD, Failure, Guest, expect, tools, until
 from dump import DUMP, same
+from frozen import PLACE, loopback
 from steps import HOST, PATIENCE
 
 UNITS = Path(__file__).resolve().parent.parent / "packaging" / "systemd"
@@ -195,5 +196,60 @@ def resets(bed):
     bed.as_found("after a reset and systemctl stop", boots=True)
 
 
-STEPS = [boot, starts, reloads, stopped, killed, hangs, resets]
+NAME = "nqn.2026-11.org.example:service"
+SERVED = f"""listen = ["{PLACE}:4420"]
+nqn = "{NAME}"
+namespace = ["file:/var/lib/ebb-serve/disk,create,size=32MiB", "file:/dev/loop0"]
+metrics = "{PLACE}:9420"
+"""
+# Two disks of the kernel's, each with its own bytes on it, as they are read past the cache.
+SUMS = """for disk in $(cat /var/tmp/disks); do
+    dd if=$disk bs=1M iflag=direct status=none | sha256sum; done"""
+
+
+def serves(bed):
+    """ebb-serve.service, as docs/install.md says: its user serves a file and a block device to this kernel"""
+    loopback(bed)
+    bed.guest.run(f"""modprobe loop
+        truncate -s 32M /var/tmp/loop; losetup /dev/loop0 /var/tmp/loop
+        mkdir -p /etc/sysusers.d; cat > /etc/sysusers.d/ebb-serve.conf << 'END'\n{(UNITS.parent / "sysusers.d/ebb-serve.conf").read_text()}END
+        systemd-sysusers
+        cat > /etc/ebb/serve.toml << 'END'\n{SERVED}END
+        systemctl enable --now ebb-serve || {{ journalctl --no-pager -u ebb-serve; exit 1; }}
+        ebb ctl namespace list
+        ! setpriv --reuid=nobody --clear-groups ebb ctl namespace list""")
+    told = bed.guest.run("""pid=$(systemctl show ebb-serve -p MainPID --value)
+        stat -c %U /proc/$pid
+        grep -E '^Cap(Eff|Bnd)' /proc/$pid/status | cut -f2
+        awk '/^Max open files/ { print $4 }' /proc/$pid/limits""").split()
+    expect(told[0] == "ebb-serve" and int(told[1], 16) == int(told[2], 16) == 0 and told[3] == "65536", told)
+    bed.guest.run(f"nvme connect -t tcp -a {PLACE} -s 4420 -n {NAME}")
+    found = f"grep -lF {NAME} /sys/block/nvme[0-9]n*/device/subsysnqn | cut -d/ -f4 | sed s,^,/dev/,"
+    until("both disks are there", lambda: len(bed.guest.attempt(found)[1].split()) == 2, PATIENCE)
+    bed.guest.run(f"""{found} > /var/tmp/disks
+        for disk in $(cat /var/tmp/disks); do
+            dd if=/dev/urandom of=$disk bs=1M oflag=direct conv=fsync status=none 2>&1 | grep -v 'No space' || true
+        done
+        {SUMS} > /var/tmp/sums""")
+    sums = bed.guest.run("cat /var/tmp/sums").split("\n")
+    expect(len({*sums}) == 2, f"the disks hold the same: {sums}")
+
+
+def serves_again(bed):
+    """killed, systemd starts it again, the kernel comes back and reads what it wrote; stopped, it ends in order"""
+    unit = "ebb-serve"
+    before = bed.show("MainPID", unit=unit)["MainPID"]
+    bed.guest.run("systemctl kill -s KILL ebb-serve")
+    until("it is there again", lambda: bed.show("MainPID", "ActiveState", unit=unit)
+          not in ({"MainPID": before, "ActiveState": "active"},)
+          and bed.show("ActiveState", unit=unit)["ActiveState"] == "active", PATIENCE)
+    expect(bed.guest.run(SUMS) == bed.guest.run("cat /var/tmp/sums"), "the disks are not as they were written")
+    bed.guest.run(f"""nvme disconnect -n {NAME}
+        systemctl stop ebb-serve
+        losetup -d /dev/loop0""")
+    result = bed.show("Result", unit=unit)["Result"]
+    expect(result == "success", f"it ended by {result}")
+
+
+STEPS = [boot, starts, reloads, stopped, killed, hangs, resets, serves, serves_again]
 SHORT = []

@@ -1,9 +1,10 @@
 """`ebb run` on the server, ended in every way at random moments: every control must be back."""
 
 import random
+import re
 
 from bed import ADDRESS, Failure, expect
-from dump import DUMP, same, settings
+from dump import DUMP, same
 
 # How `ebb run` ends: who is killed by what, and who sets everything back. $supervisor, $worker.
 ENDS = {
@@ -26,14 +27,53 @@ ENDS = {
 }
 # The drive that takes a power limit.
 LIMITED = 3
-# The controller of the drive of that number, which a new connection may have given another name.
-DRIVE = """drive() {
-            local at=$(grep -lE "00000000010$1\$" /sys/class/nvme/nvme*/subsysnqn)
-            echo /dev/$(basename $(dirname $at))
+# The disk of the drive of that number, which a new connection may have given another name.
+DISK = """disk() {
+            local at=$(grep -lE "00000000010$1\$" /sys/block/nvme[0-9]n1/device/subsysnqn)
+            cat ${at%/device/subsysnqn}/dev
         }"""
-CONFIG = """policy = "pacer+pacman+eadc"
-ssd_budget = "82 W"
-"""
+STEPS = [800000, 1200000, 1600000, 2000000, 2400000, 2800000]
+CPUFREQ, GROUPS = "/sys/devices/system/cpu/cpufreq", "/sys/fs/cgroup"
+BOARD = "/sys/devices/platform/ebb-board/hwmon/hwmon*"
+PACKAGE = "/sys/devices/virtual/powercap/intel-rapl/intel-rapl:"
+LAG_S = 2.0
+# A late meter, hot cores, for an emulated guest cannot keep many busy, and frugal fans, for all draw
+# their most in the least that a budget may be.
+CHANGES = [("[cpu] ", f"[board]\nmeter_lag = '{LAG_S:g} s'\n[cpu] "),
+           ('core_dynamic = "16 W"', 'core_dynamic = "32 W"'),
+           ("[fans]\n", "[fans]\nwatts_per_rpm3 = 1.2e-12\n")]
+# Policies that between them set every kind of control that the server has.
+POLICIES = {
+    "parks": 'policy = "pacer+pacman+eadc"\nssd_budget = "82 W"\n',
+    "limits": """policy = "tide"
+server_budget = "240 W"
+profile = "/tmp/server.toml"
+[machine]
+throttle = ["work.slice"]
+best_effort = ["spare.slice"]
+""",
+}
+HOLDS = 'package_power = "90 W"', 'cpu_latency = "100 us"', 'drive_power = "14 W"'
+HOLD = "\n".join(["[hold]", *HOLDS])
+# What the second holds back: groups with work of the CPUs and of a disk.
+BEGIN = f"""mkdir -p /var/lib/ebb {GROUPS}/user.slice {GROUPS}/work.slice {GROUPS}/spare.slice
+    echo '+cpu +io' > {GROUPS}/cgroup.subtree_control"""
+WORK = f"""for cpu in 1 2 5; do
+        setsid taskset -c $cpu sh -c 'echo $$ > {GROUPS}/work.slice/cgroup.procs; while :; do :; done' \\
+            > /dev/null 2>&1 < /dev/null &
+    done
+    setsid sh -c 'echo $$ > {GROUPS}/spare.slice/cgroup.procs
+        exec fio --name=spare --filename=/dev/nvme1n1 --direct=1 --ioengine=libaio --rw=read --bs=128k \\
+            --rate_iops=20 --time_based --runtime=86400 --size=32m' > /dev/null 2>&1 < /dev/null &
+    disown -a"""
+REST = f"kill -KILL $(cat {GROUPS}/work.slice/cgroup.procs {GROUPS}/spare.slice/cgroup.procs) || true"
+END = f"""for group in {GROUPS}/work.slice {GROUPS}/spare.slice; do
+        until [ ! -e $group ]; do
+            kill -KILL $(cat $group/cgroup.procs) 2> /dev/null || true
+            rmdir $group 2> /dev/null || sleep 0.1
+        done
+    done
+    echo '-cpu -io' > {GROUPS}/cgroup.subtree_control"""
 
 
 class Trial:
@@ -43,39 +83,60 @@ class Trial:
         self.random = random.Random(f"{seed} {number}")
         self.bed, self.name = bed, f"trial {number} of seed {seed}"
         self.end, self.first = list(ENDS)[number % len(ENDS)], number == 0
-        self.leaves = None
-        self.event = self.choose_event()
+        # The drive that leaves, and the settings that somebody else writes, with their values.
+        self.leaves, self.rival = None, {}
+        self.config = self.choose_config()
+        self.goes, self.comes = self.choose_event()
+
+    def choose_config(self):
+        """What Ebb is to do: a policy, what is held under it, and what becomes of rivals."""
+        self.limits = self.random.random() < 0.2
+        policy = list(POLICIES)[self.limits]
+        held = [line for line in HOLDS if self.random.random() < 0.5]
+        contest = self.random.choice(["reassert", "yield", "alarm"])
+        self.policy = f"{policy}, holds {held}, contest {contest}"
+        return "\n".join([f'contest = "{contest}"', POLICIES[policy], "[hold]", *held])
 
     def found(self):
         """What somebody may have set before Ebb comes."""
         choose, lines = self.random.choice, []
-        steps = [800000, 1200000, 1600000, 2000000, 2400000, 2800000]
+        lines += [f"disk{drive}=$(disk {drive})" for drive in range(4)]
         for cpu in range(8):
-            low, high = sorted(self.random.choices(steps, k=2))
+            low, high = sorted(self.random.choices(STEPS, k=2))
             governor = choose(["schedutil", "performance", "powersave", "userspace"])
-            lines.append(f"cd /sys/devices/system/cpu/cpufreq/policy{cpu}\n"
+            lines.append(f"cd {CPUFREQ}/policy{cpu}\n"
                          f"echo {governor} > scaling_governor\n"
                          "echo 800000 > scaling_min_freq\n"
-                         f"echo {high} > scaling_max_freq; echo {low} > scaling_min_freq")
-        lines.append(f"cd {self.bed.hwmon('ebb_board')}")
+                         f"echo {high} > scaling_max_freq; echo {low} > scaling_min_freq\n"
+                         f"echo {choose(['0', '50', 'n/a'])} > ../../cpu{cpu}/power/pm_qos_resume_latency_us")
+        lines.append(f"cd {BOARD}")
         for fan in range(1, 5):
             duty, mode = self.random.randrange(100, 256), choose([1, 2])
             lines.append(f"echo 1 > pwm{fan}_enable; echo {duty} > pwm{fan}\n"
                          f"echo {mode} > pwm{fan}_enable")
-        for drive in range(4):
-            # One that leaves comes back in its first state, without Ebb as well.
-            state = 0 if drive == self.leaves else self.random.randrange(3)
-            lines.append(f"nvme set-feature $(drive {drive}) -f 2 -v {state}")
+        for package in range(2):
+            lines.append(f"echo {choose([75, 105, 150])}000000 > {PACKAGE}{package}/constraint_0_power_limit_uw")
+        # One that leaves comes back in its first state, without Ebb as well.
+        states = [0 if drive == self.leaves else self.random.randrange(3) for drive in range(4)]
         # Nor does its limit stay.
         limit = 0 if self.leaves == LIMITED else choose([0, 2 << 16 | self.random.randrange(1100, 2500)])
-        lines.append(f"nvme set-feature $(drive {LIMITED}) -f 0x23 -v {limit}")
+        set_states = " ".join(f"{drive} 2 {state}" for drive, state in enumerate(states))
+        lines.append(f"features {set_states} {LIMITED} 0x23 {limit}")
+        lines.append(f"cd {GROUPS}")
+        for group in "work.slice", "spare.slice":
+            lines.append(f"echo {choose(['max 100000', '400000 100000'])} > {group}/cpu.max")
+            for drive in range(4):
+                rates = choose(["rbps=max wbps=max", "rbps=9000000 wbps=max", "rbps=max wbps=8000000"])
+                # What was set for a drive goes with it.
+                lines.append(f"echo $disk{drive} {rates if drive != self.leaves else 'rbps=max wbps=max'} "
+                             f"riops=max wiops=max > {group}/io.max")
         # The controller is off, or on with lists: a group that has none cannot have none again.
         # There a CPU that goes makes Linux before 6.2 forget what tasks are bound to, without Ebb.
-        lines.append("cd /sys/fs/cgroup\necho -cpuset > cgroup.subtree_control")
+        lines.append("echo -cpuset > cgroup.subtree_control")
         lists = choose([True, False])
         if lists:
             lines.append("echo +cpuset > cgroup.subtree_control")
-            for group in "system.slice", "user.slice":
+            for group in "system.slice", "user.slice", "work.slice", "spare.slice":
                 low, high = self.random.randrange(4), self.random.randrange(4, 8)
                 lines.append(f"echo {low}-{high} > {group}/cpuset.cpus")
         # Of a task that may run on the CPU that goes and on no other Linux forgets it, without Ebb.
@@ -85,31 +146,69 @@ class Trial:
         return "\n".join(lines)
 
     def choose_event(self):
-        """What happens to the machine while Ebb acts; it is over before the end, or soon after."""
+        """What happens to the machine while Ebb acts, and what brings back what went: before the
+        end, or once Ebb has ended."""
         cpu, drive = self.random.randrange(1, 8), self.random.randrange(4)
         target = self.bed.targets[drive]
         online = f"/sys/devices/system/cpu/cpu{cpu}/online"
-        self.happens, script = self.random.choice([
-            ("nothing happens", ""),
-            (f"CPU {cpu} goes and comes back", f"echo 0 > {online}; sleep 0.5; echo 1 > {online}"),
-            (f"CPU {cpu} is away for long", f"echo 0 > {online}; sleep 11; echo 1 > {online}"),
-            (f"drive {drive} leaves and comes back",
-             f"nvme disconnect -n {target.nqn}; sleep 0.5\n"
-             f"nvme connect -t tcp -a {ADDRESS} -s {target.port} -n {target.nqn}"),
+        pause = self.random.choice([0.5, 0.5, 0.5, 11])
+        what, goes, comes = self.random.choice([
+            ("nothing", "", ""),
+            (f"CPU {cpu}", f"echo 0 > {online}", f"echo 1 > {online}"),
+            (f"drive {drive}", f"nvme disconnect -n {target.nqn} > /dev/null",
+             f"nvme connect -t tcp -a {ADDRESS} -s {target.port} -n {target.nqn} > /dev/null"),
+            # The board comes back under the meter's number, the meter under the board's.
+            ("the board's chip", "printf 'chip2 0\\nchip3 0\\n' > /dev/ebb-hw",
+             "printf 'chip3 1\\nchip2 1\\n' > /dev/ebb-hw"),
+            ("somebody writes", None, ""),
         ])
-        self.leaves = drive if "connect" in script else None
-        return script
+        if goes is None:
+            what, goes = self.choose_rival(what)
+        elif "nvme" in goes:
+            self.leaves = drive
+        late = bool(comes) and self.random.random() < 0.3
+        back = "" if not comes else ", back when Ebb has ended" if late else f", away for {pause} s"
+        self.happens = f"{self.policy}; {what}{back}"
+        goes += f"\nsleep {pause}\n"
+        return (goes, comes) if late else (goes + comes, "")
+
+    def choose_rival(self, what):
+        """A writer that has ended before Ebb does."""
+        choose = self.random.choice
+        fan, cpu, package = self.random.randrange(1, 5), self.random.randrange(8), choose([0, 1])
+        drive, duty = self.random.randrange(3), self.random.randrange(100, 256)
+        self.rival = choose([
+            {f"{BOARD}/pwm{fan}_enable": 1, f"{BOARD}/pwm{fan}": duty},
+            {f"{CPUFREQ}/policy{cpu}/scaling_max_freq": STEPS[-1]},
+            {f"{PACKAGE}{package}/constraint_0_power_limit_uw": 61000000},
+            {f"drive {drive}": 1},
+            {f"{GROUPS}/work.slice/cpu.max": "250000 100000"},
+        ])
+        writes = [f"features {drive} 2 {value}" if name.startswith("drive")
+                  else f"echo {value} > {name}" for name, value in self.rival.items()]
+        return f"{what} {self.rival}", "\n".join(writes)
+
+    def theirs(self, name, values):
+        """Whether this reads as the rival left it: Ebb may have given it up, or never noticed."""
+        for place, value in self.rival.items():
+            is_its = re.search(rf"10{place[-1]} 2$", name) if place.startswith("drive") else name == place
+            if is_its and values == [str(value)]:
+                return True
+        return False
 
     def run(self):
-        """Whether anything was set when it was killed, where nobody had yet set it back."""
+        """Whether there was anything to set back."""
         # From the start, from the first write on, or from the first cycle on.
         events = ["true", "[ -e /var/lib/ebb/originals.json ]", "grep -qE ' (acting|degraded.*)$' /tmp/ebb-run"]
-        event = events[-1] if self.first else self.random.choice(events)
+        if self.limits:
+            events.append(f"! cat {GROUPS}/*.slice/io.max | cmp -s /tmp/rates")
+        event = events[-1] if self.first or self.rival else self.random.choice(events)
         wait = f"within \"{event}\""
         moment, pause = self.random.uniform(0, 4), self.random.uniform(0, 1.5)
         told = self.bed.guest.run(f"""{DUMP}
             pause={pause:.3f}
-            {DRIVE}
+            cat > /tmp/ebb.toml << 'END'\n{self.config}\nEND
+            {DISK}
             within() {{
                 for try in $(seq 3000); do if eval "$1"; then return; fi; alive; sleep 0.01; done
                 echo "not in time: $1"; cat /tmp/ebb-run; exit 1
@@ -129,32 +228,35 @@ class Trial:
                 worker=$(cat /proc/$supervisor/task/$supervisor/children 2> /dev/null || true)
             }}
             {self.found()}
+            {WORK if self.limits else ""}
+            cat {GROUPS}/*.slice/io.max > /tmp/rates
             dump > /tmp/before
             : > /tmp/ebb-run
             start
             {wait}
             sleep {moment:.3f}
-            {self.event}
+            {self.goes}
             find_worker
             {ENDS[self.end]}
             gone
-            dump > /tmp/between
+            {self.comes}
             echo ===; /tmp/tools/ebb restore
             dump > /tmp/after
+            {REST if self.limits else ""}
             echo ===; cat /tmp/before
-            echo ===; cat /tmp/between
             echo ===; cat /tmp/after
             echo ===; ls /var/lib/ebb; cat /tmp/ebb-run""")
         _, restored, *shots, left = told.split("===\n")
-        before, between, after = shots
+        before, after = shots
         what = f"{self.name}, {self.happens}, {self.end}, {wait}, {moment:.3f} s, then {pause:.3f} s"
-        same(before, after, f"{what}:\n{restored}\n{left}")
+        same(before, after, f"{what}:\n{restored}\n{left}", theirs=self.theirs)
         expect("originals" not in left, f"{what}: there is more to set back:\n{restored}")
-        return settings(before) != settings(between)
+        # Whoever sets back says what.
+        return "' -> '" in restored + left
 
 
 def run(bed, seed, count, results):
-    """Runs so many trials; how many had anything set when `ebb run` was killed."""
+    """Runs so many trials; in how many there was anything to set back."""
     for number in results.left("trial", count=count):
         try:
             results.add("trial", number, changed=Trial(bed, seed, number).run())

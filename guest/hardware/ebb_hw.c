@@ -13,6 +13,7 @@
  *   energy0/1       adds to a package's counter, µJ
  *   draw0/1         what it draws from now on, µW: the counter goes on by that
  *   clamp0/1        highest frequency of a socket's CPUs by its firmware, kHz; 0 for none
+ *   chip0 ... chip3 the sockets' chips, the board's and the meter's: 0 unbinds its driver, 1 binds it
  *
  * "none" in place of a temperature or a speed: the sensor does not answer.
  *
@@ -26,6 +27,7 @@
 #include <linux/hwmon.h>
 #include <linux/miscdevice.h>
 #include <linux/module.h>
+#include <linux/mutex.h>
 #include <linux/platform_device.h>
 #include <linux/powercap.h>
 #include <linux/sched/idle.h>
@@ -353,6 +355,36 @@ static void set_automatic(unsigned int fan, u8 duty)
 	spin_unlock(&fans);
 }
 
+static DEFINE_MUTEX(coming);
+
+static int add_chip(struct chip *chip)
+{
+	chip->hwmon = hwmon_device_register_with_info(&chip->platform->dev, chip->name, chip->data,
+						      chip->info, NULL);
+	return PTR_ERR_OR_ZERO(chip->hwmon);
+}
+
+static void remove_chip(struct chip *chip)
+{
+	if (!IS_ERR_OR_NULL(chip->hwmon))
+		hwmon_device_unregister(chip->hwmon);
+	chip->hwmon = NULL;
+}
+
+/* What is set stays, as in a real chip. */
+static int move_chip(struct chip *chip, bool is_here)
+{
+	int error = 0;
+
+	mutex_lock(&coming);
+	if (!is_here)
+		remove_chip(chip);
+	else if (IS_ERR_OR_NULL(chip->hwmon))
+		error = add_chip(chip);
+	mutex_unlock(&coming);
+	return error;
+}
+
 static int take(const char *line)
 {
 	char key[16], text[24];
@@ -383,6 +415,8 @@ static int take(const char *line)
 		WRITE_ONCE(clamp_khz[number], value);
 	else if (sscanf(key, "auto%u", &number) == 1 && number - 1 < FANS && value <= 255)
 		set_automatic(number - 1, value);
+	else if (sscanf(key, "chip%u", &number) == 1 && number < ARRAY_SIZE(chips) && value <= 1)
+		return move_chip(&chips[number], value);
 	else
 		return -EINVAL;
 	return 0;
@@ -449,8 +483,7 @@ static void remove_chips(void)
 	int i;
 
 	for (i = ARRAY_SIZE(chips) - 1; i >= 0; i--) {
-		if (!IS_ERR_OR_NULL(chips[i].hwmon))
-			hwmon_device_unregister(chips[i].hwmon);
+		remove_chip(&chips[i]);
 		if (!IS_ERR_OR_NULL(chips[i].platform))
 			platform_device_unregister(chips[i].platform);
 	}
@@ -459,15 +492,15 @@ static void remove_chips(void)
 static int __init add_chips(void)
 {
 	struct chip *chip;
+	int error;
 
 	for (chip = chips; chip < chips + ARRAY_SIZE(chips); chip++) {
 		chip->platform = platform_device_register_simple(chip->device, chip->id, NULL, 0);
 		if (IS_ERR(chip->platform))
 			return PTR_ERR(chip->platform);
-		chip->hwmon = hwmon_device_register_with_info(&chip->platform->dev, chip->name,
-							      chip->data, chip->info, NULL);
-		if (IS_ERR(chip->hwmon))
-			return PTR_ERR(chip->hwmon);
+		error = add_chip(chip);
+		if (error)
+			return error;
 	}
 	return 0;
 }
