@@ -1,5 +1,6 @@
 """`ebb run` on the server, ended in every way at random moments: every control must be back."""
 
+import json
 import random
 import re
 
@@ -31,7 +32,8 @@ LIMITED = 3
 DISK = """disk() {
             local at=$(grep -lE "00000000010$1\$" /sys/block/nvme[0-9]n1/device/subsysnqn)
             cat ${at%/device/subsysnqn}/dev
-        }"""
+        }
+        controller() { dirname $(grep -lE "00000000010$1\$" /sys/class/nvme/nvme*/subsysnqn); }"""
 STEPS = [800000, 1200000, 1600000, 2000000, 2400000, 2800000]
 CPUFREQ, GROUPS = "/sys/devices/system/cpu/cpufreq", "/sys/fs/cgroup"
 BOARD = "/sys/devices/platform/ebb-board/hwmon/hwmon*"
@@ -44,7 +46,11 @@ CHANGES = [("[cpu] ", f"[board]\nmeter_lag = '{LAG_S:g} s'\n[cpu] "),
            ("[fans]\n", "[fans]\nwatts_per_rpm3 = 1.2e-12\n")]
 # Policies that between them set every kind of control that the server has.
 POLICIES = {
-    "parks": 'policy = "pacer+pacman+eadc"\nssd_budget = "82 W"\n',
+    "parks": """policy = "pacer+pacman+eadc+apst"
+ssd_budget = "82 W"
+[machine]
+raise_limits = true
+""",
     "limits": """policy = "tide"
 server_budget = "240 W"
 profile = "/tmp/server.toml"
@@ -73,7 +79,7 @@ END = f"""for group in {GROUPS}/work.slice {GROUPS}/spare.slice; do
             rmdir $group 2> /dev/null || sleep 0.1
         done
     done
-    echo '-cpu -io' > {GROUPS}/cgroup.subtree_control"""
+    echo '-cpu -io -cpuset' > {GROUPS}/cgroup.subtree_control"""
 
 
 class Trial:
@@ -93,9 +99,12 @@ class Trial:
         self.limits = self.random.random() < 0.2
         policy = list(POLICIES)[self.limits]
         held = [line for line in HOLDS if self.random.random() < 0.5]
-        contest = self.random.choice(["reassert", "yield", "alarm"])
-        self.policy = f"{policy}, holds {held}, contest {contest}"
-        return "\n".join([f'contest = "{contest}"', POLICIES[policy], "[hold]", *held])
+        self.contest = self.random.choice(["reassert", "yield", "alarm"])
+        self.policy = f"{policy}, holds {held}, contest {self.contest}"
+        text = POLICIES[policy]
+        if self.random.random() < 0.5:
+            text = text.replace("raise_limits = true", "raise_limits = false")
+        return "\n".join([f'contest = "{self.contest}"', text, "[hold]", *held])
 
     def found(self):
         """What somebody may have set before Ebb comes."""
@@ -118,6 +127,9 @@ class Trial:
             lines.append(f"echo {choose([75, 105, 150])}000000 > {PACKAGE}{package}/constraint_0_power_limit_uw")
         # One that leaves comes back in its first state, without Ebb as well.
         states = [0 if drive == self.leaves else self.random.randrange(3) for drive in range(4)]
+        # Or with the kernel's own tolerance of wake-ups.
+        lines += [f"echo {100000 if drive == self.leaves else choose(['any', 0, 500, 100000])}"
+                  f" > $(controller {drive})/power/pm_qos_latency_tolerance_us" for drive in range(4)]
         # Nor does its limit stay.
         limit = 0 if self.leaves == LIMITED else choose([0, 2 << 16 | self.random.randrange(1100, 2500)])
         set_states = " ".join(f"{drive} 2 {state}" for drive, state in enumerate(states))
@@ -177,19 +189,27 @@ class Trial:
         choose = self.random.choice
         fan, cpu, package = self.random.randrange(1, 5), self.random.randrange(8), choose([0, 1])
         drive, duty = self.random.randrange(3), self.random.randrange(100, 256)
-        self.rival = choose([
-            {f"{BOARD}/pwm{fan}_enable": 1, f"{BOARD}/pwm{fan}": duty},
-            {f"{CPUFREQ}/policy{cpu}/scaling_max_freq": STEPS[-1]},
-            {f"{PACKAGE}{package}/constraint_0_power_limit_uw": 61000000},
-            {f"drive {drive}": 1},
-            {f"{GROUPS}/work.slice/cpu.max": "250000 100000"},
+        limit = f"{CPUFREQ}/policy{cpu}/scaling_max_freq"
+        # With what tells the place among those that Ebb has saved; it saves those of all drives or none.
+        self.rival, self.place = choose([
+            ({f"{BOARD}/pwm{fan}_enable": 1, f"{BOARD}/pwm{fan}": duty}, {"file": f"pwm{fan}"}),
+            ({limit: STEPS[-1]}, {"path": limit[1:]}),
+            ({f"{PACKAGE}{package}/constraint_0_power_limit_uw": 61000000}, {"package": f"package-{package}"}),
+            ({f"drive {drive}": 1}, {"kind": "power-state"}),
+            ({f"{GROUPS}/work.slice/cpu.max": "250000 100000"}, {"path": f"{GROUPS[1:]}/work.slice/cpu.max"}),
         ])
         writes = [f"features {drive} 2 {value}" if name.startswith("drive")
                   else f"echo {value} > {name}" for name, value in self.rival.items()]
-        return f"{what} {self.rival}", "\n".join(writes)
+        return f"{what} {self.rival}", "\n".join(["cp /var/lib/ebb/originals.json /tmp/held", *writes])
+
+    def may_stay(self, held):
+        """Whether what the rival wrote may be there at the end, by what Ebb had saved before: Ebb had
+        not, or gives up what others change (and may end before it notices)."""
+        places = [one["place"] for one in json.loads(held)["originals"]]
+        return self.contest == "yield" or not any(self.place.items() <= one.items() for one in places)
 
     def theirs(self, name, values):
-        """Whether this reads as the rival left it: Ebb may have given it up, or never noticed."""
+        """Whether this reads as the rival left it."""
         for place, value in self.rival.items():
             is_its = re.search(rf"10{place[-1]} 2$", name) if place.startswith("drive") else name == place
             if is_its and values == [str(value)]:
@@ -232,6 +252,7 @@ class Trial:
             cat {GROUPS}/*.slice/io.max > /tmp/rates
             dump > /tmp/before
             : > /tmp/ebb-run
+            : > /tmp/held
             start
             {wait}
             sleep {moment:.3f}
@@ -245,11 +266,13 @@ class Trial:
             {REST if self.limits else ""}
             echo ===; cat /tmp/before
             echo ===; cat /tmp/after
+            echo ===; cat /tmp/held
             echo ===; ls /var/lib/ebb; cat /tmp/ebb-run""")
         _, restored, *shots, left = told.split("===\n")
-        before, after = shots
+        before, after, held = shots
         what = f"{self.name}, {self.happens}, {self.end}, {wait}, {moment:.3f} s, then {pause:.3f} s"
-        same(before, after, f"{what}:\n{restored}\n{left}", theirs=self.theirs)
+        theirs = self.theirs if self.rival and self.may_stay(held) else lambda name, values: False
+        same(before, after, f"{what}:\n{restored}\n{left}", theirs=theirs)
         expect("originals" not in left, f"{what}: there is more to set back:\n{restored}")
         # Whoever sets back says what.
         return "' -> '" in restored + left

@@ -71,6 +71,9 @@ pub trait PowerControl: Send + Sync {
     fn takes_limit(&self) -> bool;
     /// Draws no more than this in any state; `None` ends the limit. Asked only if it takes one.
     fn limit(&self, power: Option<Watts>);
+    /// Enters by itself only idle states, which are those that are not operational, that it wakes
+    /// from within so many microseconds; none at 0, which is how it begins.
+    fn idle(&self, longest: u32);
 }
 
 /// How the subsystem is.
@@ -275,6 +278,11 @@ impl Config {
     /// What sets a power limit, if anything does.
     pub(super) fn limiter(&self) -> Option<&dyn PowerControl> {
         self.power.as_deref().filter(|power| power.takes_limit())
+    }
+
+    /// Whether there are states that are entered unasked.
+    pub(super) fn has_idle_states(&self) -> bool {
+        self.power_states().iter().any(|state| !state.is_operational)
     }
 
     /// The lowest power limit that leaves an operational state.

@@ -2,11 +2,12 @@
 
 use std::sync::atomic::Ordering;
 
-use ebb_policy::units::{Nanos, Watts};
+use ebb_policy::units::Nanos;
 
 use super::answer::Answer;
 use super::association::Kind;
 use super::events::{DISCOVERY_CHANGED, IO_EVENTS};
+use super::power::{TRANSITIONS, Transitions};
 use super::{AdminQueue, Condition, Direction};
 use crate::wire::command::admin;
 use crate::wire::feature::{self, Select};
@@ -14,7 +15,7 @@ use crate::wire::log::warning;
 use crate::wire::{Sqe, Status};
 
 /// Features there are, of either kind of controller.
-pub(super) const ALL: [u8; 12] = [
+pub(super) const ALL: [u8; 13] = [
     feature::ARBITRATION,
     feature::POWER_MANAGEMENT,
     feature::TEMPERATURE_THRESHOLD,
@@ -23,6 +24,7 @@ pub(super) const ALL: [u8; 12] = [
     feature::NUMBER_OF_QUEUES,
     feature::WRITE_ATOMICITY,
     feature::ASYNC_EVENTS,
+    feature::POWER_TRANSITIONS,
     feature::KEEP_ALIVE_TIMER,
     feature::HOST_BEHAVIOR,
     feature::POWER_LIMIT,
@@ -35,7 +37,8 @@ const HOST_BEHAVIOR: usize = 512;
 /// Whether what the host sends with an admin command matters.
 #[must_use]
 pub fn takes_data(sqe: &Sqe) -> bool {
-    (sqe.opcode, sqe.cdw(10) as u8) == (admin::SET_FEATURES, feature::HOST_BEHAVIOR)
+    let takes = [feature::HOST_BEHAVIOR, feature::POWER_TRANSITIONS];
+    sqe.opcode == admin::SET_FEATURES && takes.contains(&(sqe.cdw(10) as u8))
 }
 
 /// Whether a host can set it.
@@ -63,20 +66,12 @@ impl Default for Features {
     }
 }
 
-/// The power limit, which all controllers share.
-#[derive(Debug, Default)]
-pub(super) struct PowerLimit {
-    /// As it was set; 0 for none.
-    value: u32,
-    /// By which controller, plus one; zero for none.
-    by: u32,
-}
-
 impl AdminQueue {
     /// Whether this controller has a feature (Base Figures 24 and 30).
     pub(super) fn has_feature(&self, id: u8) -> bool {
         match (self.association.kind, id) {
             (Kind::Io, feature::POWER_LIMIT) => self.subsystem.config.limiter().is_some(),
+            (Kind::Io, feature::POWER_TRANSITIONS) => self.subsystem.config.has_idle_states(),
             (Kind::Io, id) => ALL.contains(&id),
             (Kind::Discovery, id) => {
                 matches!(id, feature::ASYNC_EVENTS | feature::KEEP_ALIVE_TIMER)
@@ -107,6 +102,9 @@ impl AdminQueue {
         if id == feature::HOST_BEHAVIOR && !matches!(select, Select::Capabilities) {
             return self.host_behavior(select, direction);
         }
+        if id == feature::POWER_TRANSITIONS && !matches!(select, Select::Capabilities) {
+            return self.power_transitions(select, direction);
+        }
         let value = match select {
             Select::Current => self.current(id, sqe.cdw(11))?,
             // Nothing is saveable, and then Saved is the default (Base 5.15, SEL).
@@ -132,7 +130,7 @@ impl AdminQueue {
             feature::WRITE_ATOMICITY => features.atomicity,
             feature::ASYNC_EVENTS => features.events,
             feature::KEEP_ALIVE_TIMER => self.keep_alive(),
-            feature::POWER_LIMIT => super::lock(&self.subsystem.power_limit).value,
+            feature::POWER_LIMIT => self.power_limit(),
             id => self.default_value(id, cdw11)?,
         })
     }
@@ -169,6 +167,16 @@ impl AdminQueue {
         fits.then_some(Answer::data(data)).ok_or(Status::DATA_SGL_LENGTH_INVALID)
     }
 
+    fn power_transitions(&self, select: Select, direction: Direction) -> Result<Answer, Status> {
+        let Transitions { is_on, table } = match select {
+            Select::Current => self.transitions(),
+            _ => Transitions::default(),
+        };
+        let answer = Answer { result: is_on.into(), ..Answer::data(table.to_vec()) };
+        let fits = direction.to_host() as usize >= TRANSITIONS;
+        fits.then_some(answer).ok_or(Status::DATA_SGL_LENGTH_INVALID)
+    }
+
     fn set_host_behavior(&self, data: &[u8]) -> Result<(), Status> {
         let data = data.first_chunk::<HOST_BEHAVIOR>().ok_or(Status::DATA_SGL_LENGTH_INVALID)?;
         if data[0] > 1 {
@@ -194,7 +202,13 @@ impl AdminQueue {
         }
         let done = Ok(0);
         match id {
-            feature::POWER_MANAGEMENT => self.set_power_state(value).and(done),
+            // PS and WH.
+            feature::POWER_MANAGEMENT => {
+                self.set_power_state((value & 0x1f) as u8)?;
+                self.features.workload = value & 0xe0;
+                done
+            }
+            feature::POWER_TRANSITIONS => self.set_transitions(value & 1 != 0, data).and(done),
             feature::TEMPERATURE_THRESHOLD => {
                 match threshold(value)? {
                     Threshold::Over => self.features.over = value as u16,
@@ -231,65 +245,6 @@ impl AdminQueue {
         }
     }
 
-    /// PS and WH (Base 5.27.1.2).
-    fn set_power_state(&mut self, value: u32) -> Result<(), Status> {
-        let config = &self.subsystem.config;
-        let state = (value & 0x1f) as u8;
-        if usize::from(state) >= config.power_states().len().max(1) {
-            return Err(Status::INVALID_FIELD);
-        }
-        if let Some(power) = &config.power {
-            power.set(state)?;
-            self.subsystem.powered_by.store(self.power_key(), Ordering::Release);
-        }
-        self.features.workload = value & 0xe0;
-        Ok(())
-    }
-
-    /// PLV and PLS.
-    fn set_power_limit(&self, value: u32) -> Result<(), Status> {
-        let config = &self.subsystem.config;
-        let power = power_limit(value).ok_or(Status::INVALID_FIELD)?;
-        if let (Some(power), Some(least)) = (power, config.least_limit())
-            && power < least
-        {
-            return Err(Status::INVALID_POWER_LIMIT);
-        }
-        self.limit(&mut super::lock(&self.subsystem.power_limit), power, value);
-        Ok(())
-    }
-
-    /// Power state and limit are not kept over a reset of the controller that has set them, nor do
-    /// they outlive the controller (Base 3.7.2).
-    pub(super) fn reset_power(&self) {
-        let ours = self.power_key();
-        let taken = self.subsystem.powered_by.compare_exchange(
-            ours,
-            0,
-            Ordering::AcqRel,
-            Ordering::Acquire,
-        );
-        if let (Ok(_), Some(power)) = (taken, &self.subsystem.config.power) {
-            // One that refuses stays as it is; there is nobody to tell.
-            let _ = power.set(0);
-        }
-        let mut limit = super::lock(&self.subsystem.power_limit);
-        if limit.by == ours {
-            self.limit(&mut limit, None, 0);
-        }
-    }
-
-    fn limit(&self, limit: &mut PowerLimit, power: Option<Watts>, value: u32) {
-        if let Some(plant) = &self.subsystem.config.power {
-            plant.limit(power);
-        }
-        *limit = PowerLimit { value, by: self.power_key() };
-    }
-
-    fn power_key(&self) -> u32 {
-        u32::from(self.association.id) + 1
-    }
-
     /// NSQR and NCQR (Base 5.27.1.5): the fewer of both, as queues come in pairs.
     fn set_queues(&mut self, value: u32) -> Result<u32, Status> {
         let (submission, completion) = (value as u16, (value >> 16) as u16);
@@ -310,18 +265,6 @@ impl AdminQueue {
 const fn queues(count: u16) -> u32 {
     let less_one = count.saturating_sub(1) as u32;
     less_one | less_one << 16
-}
-
-/// A power limit, `Some(None)` for no limit: PLV of zero. PLS is the scale of idle power in power
-/// state descriptors.
-fn power_limit(value: u32) -> Option<Option<Watts>> {
-    let per_watt = match value >> 16 {
-        1 => 10_000.0,
-        2 => 100.0,
-        0 if value == 0 => return Some(None),
-        _ => return None,
-    };
-    Some(Some(Watts(f64::from(value as u16) / per_watt)).filter(|power| power.0 > 0.0))
 }
 
 enum Threshold {

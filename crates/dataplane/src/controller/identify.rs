@@ -165,6 +165,7 @@ impl AdminQueue {
             firmware_slots: 1 | 1 << 1,
             log_attributes: 1 << 1 | 1 << 2 | 1 << 5,
             power_states: states.len().clamp(1, MAX_POWER_STATES) as u8 - 1,
+            power_transitions: config.has_idle_states().into(),
             ana_transition: ANA_TRANSITION,
             ana: ana.into_iter().fold(ANA_FIXED, |all, state| all | state),
             largest_group: namespaces,

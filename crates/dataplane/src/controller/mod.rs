@@ -33,6 +33,7 @@ mod io;
 mod lock;
 mod logs;
 mod ports;
+mod power;
 mod properties;
 mod spaces;
 #[cfg(test)]
@@ -56,7 +57,7 @@ pub use ports::{AnaState, MAX_PORTS, Port};
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use ebb_policy::units::Nanos;
@@ -65,7 +66,6 @@ use self::allowance::Allowance;
 use self::association::{Association, Host, Kind};
 use self::auth::Access;
 use self::counters::Ledger;
-use self::features::PowerLimit;
 use self::lock::lock;
 use self::ports::Ports;
 use self::spaces::Spaces;
@@ -125,9 +125,7 @@ pub struct Subsystem {
     ports: Ports,
     /// GENCTR: counts changes of the discovery log.
     generation: AtomicU64,
-    /// The controller by which the power state was set last, plus one; zero for none.
-    powered_by: AtomicU32,
-    power_limit: Mutex<PowerLimit>,
+    power: power::Power,
     ledger: Ledger,
     /// `None` where no host can have keys.
     access: Option<Access>,
@@ -193,8 +191,7 @@ impl Subsystem {
             hosts: AtomicUsize::new(0),
             ports,
             generation: AtomicU64::new(1),
-            powered_by: AtomicU32::new(0),
-            power_limit: Mutex::default(),
+            power: power::Power::default(),
             ledger: Ledger::default(),
             access,
             allowed: Mutex::new(config.allowed_hosts.take()),

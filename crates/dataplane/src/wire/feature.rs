@@ -10,6 +10,8 @@ pub const VOLATILE_WRITE_CACHE: u8 = 0x06;
 pub const NUMBER_OF_QUEUES: u8 = 0x07;
 pub const WRITE_ATOMICITY: u8 = 0x0a;
 pub const ASYNC_EVENTS: u8 = 0x0b;
+/// Autonomous Power State Transition.
+pub const POWER_TRANSITIONS: u8 = 0x0c;
 pub const KEEP_ALIVE_TIMER: u8 = 0x0f;
 pub const HOST_BEHAVIOR: u8 = 0x16;
 /// Of Base 2.3.

@@ -84,8 +84,12 @@ data! {
         error_entries: u8,
         /// NPSS, byte 263: power states, less one.
         power_states: u8,
-        /// AVSCC to FWUG, bytes 264-319.
-        reserved_264: [u8; 56],
+        /// AVSCC, byte 264.
+        reserved_264: u8,
+        /// APSTA, byte 265: bit 0, idle states are entered unasked.
+        power_transitions: u8,
+        /// WCTEMP to FWUG, bytes 266-319.
+        reserved_266: [u8; 54],
         /// KAS, bytes 320-321: granularity of the keep-alive timer in units of 100 ms.
         keep_alive: U16,
         /// HCTMA to ENDGIDMAX, bytes 322-341.
@@ -304,6 +308,7 @@ mod tests {
             (offset_of!(Controller, admin_commands), 256),
             (offset_of!(Controller, log_attributes), 261),
             (offset_of!(Controller, power_states), 263),
+            (offset_of!(Controller, power_transitions), 265),
             (offset_of!(Controller, keep_alive), 320),
             (offset_of!(Controller, ana_transition), 342),
             (offset_of!(Controller, largest_group), 344),

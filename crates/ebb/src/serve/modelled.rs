@@ -65,6 +65,10 @@ impl Model {
         let now = self.now();
         self.drive().set_power_state(now, state);
     }
+    fn set_idle(&self, longest: u32) {
+        let now = self.now();
+        self.drive().set_idle_wake(now, Some(Nanos::from_micros(longest.into())));
+    }
     fn set_power_limit(&self, limit: Option<Watts>) {
         let now = self.now();
         self.drive().set_power_limit(now, limit);
@@ -109,7 +113,8 @@ impl Modelled {
     /// # Errors
     /// When there is not as much memory.
     pub fn open(parts: Parts, taken: &(dyn Fn(u64) + Sync)) -> Result<Self, device::Error> {
-        let Parts { memory, profile } = parts;
+        let Parts { memory, mut profile } = parts;
+        profile.describe_idle();
         let memory = device::open_watched(&memory, taken)?;
         let drive = Mutex::new(Drive::new(&profile, SEED));
         let model = Model { start: Instant::now(), drive };
@@ -261,8 +266,8 @@ impl Channel for ModelledChannel {
     }
 }
 
-/// The modelled drives of a subsystem by their namespaces, with one power state and one power limit
-/// for all, as a controller has one of each.
+/// The modelled drives of a subsystem by their namespaces, with one power state, one power limit
+/// and one choice of idle states for all, as a controller has one of each.
 #[derive(Default)]
 pub struct Drives(Mutex<Together>);
 
@@ -271,6 +276,8 @@ struct Together {
     drives: BTreeMap<u32, Arc<Modelled>>,
     /// The power limit set, of drives that take one.
     limit: Option<Watts>,
+    /// The longest wake-up of the idle states that they may enter, us.
+    idle: u32,
 }
 
 impl Together {
@@ -303,6 +310,7 @@ impl Drives {
             }
             drive.model.set_power_state(first.model.drive().power_state());
         }
+        drive.model.set_idle(all.idle);
         if drive.profile.power_limit {
             drive.model.set_power_limit(all.limit);
         }
@@ -346,6 +354,12 @@ impl PowerControl for Drives {
         all.limit = power;
         let limited = all.drives.values().filter(|drive| drive.profile.power_limit);
         limited.for_each(|drive| drive.model.set_power_limit(power));
+    }
+
+    fn idle(&self, longest: u32) {
+        let mut all = self.lock();
+        all.idle = longest;
+        all.drives.values().for_each(|drive| drive.model.set_idle(longest));
     }
 }
 
@@ -482,6 +496,36 @@ mod tests {
         power.remove(2);
         power.add(2, open(true)).unwrap();
         assert_eq!(of_second(), (0, Some(Watts(12.0))));
+    }
+
+    #[test]
+    fn idle_states_are_described_and_entered_once_a_host_allows_them() {
+        let parts = Parts::parse("4MiB,drive=dorado-ssd").unwrap();
+        let wake = parts.profile.idle.last().unwrap().wake.micros() as u32;
+        let drive = Arc::new(Modelled::open(parts, &|_| {}).unwrap());
+        let power = of(&[&drive]).unwrap();
+        let exits = power.states().into_iter().filter(|state| !state.is_operational);
+        assert_eq!(exits.map(|state| state.exit_latency).collect::<Vec<_>>(), [1, wake]);
+        // In virtual time, once it has been idle for longer than it takes to enter the last one.
+        let watts = |from: u64| {
+            let at = |ms| Nanos::from_secs(from) + Nanos::from_millis(ms);
+            let mut model = drive.model.drive();
+            let before = model.energy(at(0));
+            (model.energy(at(100)).0 - before.0) / 0.1
+        };
+        let ready = drive.profile.power.ready.0;
+        assert!((watts(10) - ready).abs() < 1e-6);
+        for (longest, allowed) in [(1, &drive.profile.idle[0]), (wake, &drive.profile.idle[1])] {
+            power.idle(longest);
+            assert!((watts(20 + u64::from(longest)) - allowed.power.0).abs() < 1e-6, "{longest}");
+        }
+        power.add(2, Arc::new(reopened())).unwrap();
+        power.idle(0);
+        assert!((watts(1_000) - ready).abs() < 1e-6);
+    }
+
+    fn reopened() -> Modelled {
+        Modelled::open(Parts::parse("4MiB,drive=dorado-ssd").unwrap(), &|_| {}).unwrap()
     }
 
     #[test]

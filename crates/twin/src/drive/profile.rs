@@ -250,6 +250,20 @@ impl DriveProfile {
         Self { states, ..self }
     }
 
+    /// Adds to the power states those idle states that it has no descriptors of: as it tells a host
+    /// which ones it may be allowed to enter.
+    pub fn describe_idle(&mut self) {
+        if self.states.iter().all(|state| state.operational) {
+            let state = |idle: &Idle| State {
+                max_power: idle.power,
+                operational: false,
+                entry: Nanos::ZERO,
+                exit: idle.wake,
+            };
+            self.states.extend(self.idle.iter().map(state));
+        }
+    }
+
     fn check_shape(&self) -> Result<(), String> {
         let Parallelism { units, page } = self.parallelism;
         if !units.is_power_of_two() || units > 1 << 16 {

@@ -147,11 +147,75 @@ fn a_power_limit_ends_with_a_reset_of_the_controller_that_has_set_it() {
     assert_eq!(limit(), None);
 }
 
+/// Sets a feature with data.
+fn set_with(admin: &mut AdminQueue, id: u32, value: u32, data: &[u8]) -> Status {
+    let mut sqe = to_host(admin::SET_FEATURES, 0, data.len() as u32);
+    sqe.flags = 0x40;
+    sqe.sgl_identifier = 1;
+    sqe.set_cdw(10, id);
+    sqe.set_cdw(11, value);
+    assert!(takes_data(&sqe));
+    match admin.command(&sqe, data, NOW) {
+        Reply::Done { status, .. } => status,
+        Reply::Pending => panic!("held"),
+    }
+}
+
+#[test]
+fn idle_states_are_allowed_by_a_table() {
+    let mut without = enabled(&subsystem(), NQN);
+    assert_eq!(identify(&mut without, 1, 0).unwrap()[265], 0);
+    assert_eq!(feature(&mut without, admin::GET_FEATURES, 0x0c, 0), Err(Status::INVALID_FIELD));
+
+    let idle =
+        |exit_latency| PowerState { is_operational: false, exit_latency, ..power_state(1.0) };
+    let states = vec![power_state(25.0), power_state(12.0), idle(500), idle(20_000)];
+    let plant = Arc::new(Plant { states: Mutex::new(states), ..Plant::default() });
+    let subsystem = Subsystem::new(Config { power: Some(plant.clone()), ..config() }).unwrap();
+    let mut admin = enabled(&subsystem, NQN);
+    let mut other = enabled(&subsystem, NQN);
+    assert_eq!(identify(&mut admin, 1, 0).unwrap()[265], 1);
+    let get = |admin: &mut _| {
+        let mut sqe = to_host(admin::GET_FEATURES, 0, 256);
+        sqe.set_cdw(10, 0x0c);
+        done(admin, &sqe)
+    };
+    let longest = || plant.idle.load(Ordering::Relaxed);
+    assert_eq!(get(&mut admin), (Status::SUCCESS, 0, vec![0; 256]));
+    // As Linux makes it (`nvme_configure_apst`): from each state to the next deeper one.
+    let table = |to: &[u64]| -> Vec<u8> {
+        let entries = to.iter().map(|to| if *to == 0 { 0 } else { to << 3 | 50 << 8 });
+        entries.chain(std::iter::repeat(0)).take(32).flat_map(u64::to_le_bytes).collect()
+    };
+    for (to, reaches) in [(&[2, 2, 3][..], 20_000), (&[2, 2, 0], 500), (&[0, 0, 0], 0)] {
+        assert_eq!(set_with(&mut admin, 0x0c, 1, &table(to)), Status::SUCCESS);
+        assert_eq!((get(&mut other), longest()), ((Status::SUCCESS, 1, table(to)), reaches));
+    }
+    for (data, status) in [
+        (table(&[1]), Status::INVALID_FIELD), // It is no idle state.
+        (table(&[4]), Status::INVALID_FIELD), // Nor is it a state.
+        (table(&[2])[1..].to_vec(), Status::DATA_SGL_LENGTH_INVALID),
+    ] {
+        assert_eq!(set_with(&mut admin, 0x0c, 1, &data), status);
+        assert_eq!(get(&mut admin).2, table(&[]));
+    }
+    for (is_on, reaches) in [(0, 0), (1, 20_000)] {
+        set_with(&mut admin, 0x0c, is_on, &table(&[3]));
+        let set = (Status::SUCCESS, u64::from(is_on), table(&[3]));
+        assert_eq!((get(&mut admin), longest()), (set, reaches));
+    }
+    configure(&mut other, 0);
+    assert_eq!(longest(), 20_000, "another one's reset");
+    configure(&mut admin, 0);
+    configure(&mut admin, ENABLE);
+    assert_eq!((get(&mut admin).2, longest()), (vec![0; 256], 0));
+}
+
 #[test]
 fn features_have_current_default_and_saved_values_and_capabilities() {
     let (_, subsystem) = limited();
     let mut admin = enabled(&subsystem, NQN);
-    for id in super::super::features::ALL {
+    for id in super::super::features::ALL.into_iter().filter(|id| *id != 0x0c) {
         let id = u32::from(id);
         let mut get =
             |select: u32, value| feature(&mut admin, admin::GET_FEATURES, id | select << 8, value);
@@ -259,18 +323,9 @@ fn retry_delays_are_obeyed_by_hosts_that_say_so_until_the_next_reset() {
     let queue = try_io(&subsystem, &admin, 1).ok().unwrap();
     assert_eq!(u16_at(&identify(&mut admin, 1, 0).unwrap(), 128), 61);
     let set = |admin: &mut AdminQueue, value: u8, length: usize| {
-        let mut sqe = Sqe::new(admin::SET_FEATURES, 1);
-        sqe.flags = 0x40;
-        sqe.set_cdw(10, 0x16);
-        sqe.sgl_length = (length as u32).into();
-        sqe.sgl_identifier = 1;
-        assert!(takes_data(&sqe));
         let mut data = vec![0; length];
         data[0] = value;
-        match admin.command(&sqe, &data, NOW) {
-            Reply::Done { status, .. } => status,
-            Reply::Pending => panic!("held"),
-        }
+        set_with(admin, 0x16, 0, &data)
     };
     assert!(!queue.retries_later());
     assert_eq!(set(&mut admin, 1, 256), Status::DATA_SGL_LENGTH_INVALID);

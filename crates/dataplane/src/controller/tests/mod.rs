@@ -1,6 +1,6 @@
 //! Controllers as hosts drive them, orderly and not.
 
-use std::sync::atomic::{AtomicU8, AtomicU16, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
 use ebb_policy::units::{Nanos, Watts};
@@ -58,6 +58,8 @@ struct Plant {
     state: AtomicU8,
     takes_limit: bool,
     limit: Mutex<Option<Watts>>,
+    /// The longest wake-up of the idle states it may enter, us.
+    idle: AtomicU32,
     warning: AtomicU8,
     kelvins: AtomicU16,
 }
@@ -78,6 +80,9 @@ impl PowerControl for Plant {
     }
     fn limit(&self, power: Option<Watts>) {
         *self.limit.lock().unwrap() = power;
+    }
+    fn idle(&self, longest: u32) {
+        self.idle.store(longest, Ordering::Relaxed);
     }
 }
 
