@@ -19,6 +19,7 @@ const RESULTS: &[(&str, &str)] = &[
 
 #[derive(Deserialize)]
 struct Fit {
+    name: String,
     #[serde(flatten)]
     provenance: Provenance,
     free: Vec<Free>,
@@ -76,8 +77,12 @@ impl Predicted {
 /// # Errors
 /// A result that is none of `ebb-lab fit`.
 pub fn add(report: &mut Report, paper: &str) -> Result<()> {
-    for (_, text) in RESULTS.iter().filter(|(of, _)| *of == paper) {
+    let own = || RESULTS.iter().filter(|(of, _)| *of == paper);
+    for (_, text) in own() {
         let fit: Fit = serde_json::from_str(text).with_context(|| format!("a fit of {paper}"))?;
+        // Of several servers each row says whose it is.
+        let server = if own().count() > 1 { fit.name.as_str() } else { "" };
+        let named = |name: &str, unit: &str| named(server, name, unit);
         for free in fit.free {
             let quantity = named(&format!("open: {}", free.name), &free.unit);
             let row = Row::new("fit", &quantity, None, Some(free.central), Kind::Fitted);
@@ -101,8 +106,10 @@ pub fn add(report: &mut Report, paper: &str) -> Result<()> {
     Ok(())
 }
 
-fn named(name: &str, unit: &str) -> String {
-    if unit.is_empty() { name.to_owned() } else { format!("{name}, {unit}") }
+fn named(server: &str, name: &str, unit: &str) -> String {
+    let server = if server.is_empty() { String::new() } else { format!("{server}: ") };
+    let unit = if unit.is_empty() { String::new() } else { format!(", {unit}") };
+    format!("{server}{name}{unit}")
 }
 
 #[cfg(test)]
