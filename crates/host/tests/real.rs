@@ -291,6 +291,26 @@ fn grace_has_a_meter_for_each_part() {
 }
 
 #[test]
+fn of_several_meters_of_the_whole_server_none_is_believed_but_a_battery_is_none() {
+    let tree = server(1);
+    let meter = |number: u16, micros, battery| {
+        let files = [("power1_average", micros), ("power1_is_battery", battery)];
+        tree.chip(number, "power_meter", &format!("ACPI000D:0{number}"), &files);
+    };
+    meter(0, "300000000", "0");
+    meter(1, "40000000", "1");
+    assert_eq!(sensed(&tree).0.power.total, Some(Watts(300.0)));
+    meter(2, "290000000", "0");
+    let (signals, said) = sensed(&tree);
+    assert_eq!(signals.power.total, None);
+    for meter in ["hwmon0/power1_average: 2 meters", "hwmon2/power1_average: 2 meters"] {
+        assert!(said.contains(meter), "{said}");
+    }
+    tree.chip(3, "pmbus", "7-0058", &[("power1_input", "89000000"), ("power1_label", "pin")]);
+    assert_eq!(sensed(&tree).0.power.total, Some(Watts(89.0)));
+}
+
+#[test]
 fn counters_without_a_range_count_all_the_same() {
     for range in ["none", "0", "what?"] {
         let tree = server(1);

@@ -141,12 +141,17 @@ impl Chip {
             let label = ["label", "oem_info"].into_iter().find_map(text);
             (input, label.unwrap_or_default())
         };
+        // A battery's is not what the server takes (`Documentation/hwmon/acpi_power_meter.rst`).
+        let is_battery = |input: &String| {
+            sys.number::<u8>(format!("{folder}/{input}_is_battery")).is_ok_and(|is| is != 0)
+        };
         let mut powers = inputs("power", "_average");
         for input in inputs("power", "_input") {
             if !powers.contains(&input) {
                 powers.push(input);
             }
         }
+        powers.retain(|input| !is_battery(input));
         Some(Self {
             of: chips::of(&name),
             device: device(sys, hwmon),

@@ -119,17 +119,28 @@ pub struct Meters {
 }
 
 impl Meters {
-    /// Those of the whole server: its own meter, or what all its supplies take in. One kind alone
-    /// is added up, for what one counts the other counts as well.
+    /// Those of the whole server: its own meter, or what all its supplies take in, for what one
+    /// counts the other counts as well.
     #[must_use]
     pub fn of_server(sys: &Sys, chips: &[Chip]) -> Self {
-        let own = |row: &Row| {
+        let mut several = Vec::new();
+        let kinds = METERS.iter().map(|row| {
             let own = chips.iter().filter(|chip| row.chips.contains(&&*chip.name));
-            first_inputs(sys, own, Measures::Server)
-        };
+            let mut files = first_inputs(sys, own, Measures::Server);
+            if let count @ 2.. = files.len() {
+                // Feeds to be added, or the same watts twice: each would be the whole.
+                let why = format!(
+                    "{count} meters (driver {}), and nothing says what each of them measures: \
+                     not used; the management controller or an external meter may know",
+                    row.driver
+                );
+                several.extend(files.drain(..).map(|file| (file, why.clone())));
+            }
+            (row.driver, files, LEAST)
+        });
         let supplies = first_inputs(sys, chips.iter(), Measures::Input);
-        let kinds = METERS.iter().map(|row| (row.driver, own(row), LEAST));
         let mut found = Self::first_of(sys, kinds.chain([("pmbus", supplies, Watts(0.0))]));
+        found.left.extend(several);
         for chip in chips {
             let mut sides = chip.powers.iter().map(|(input, label)| (input, measures(chip, label)));
             let output = sides.clone().find(|(_, side)| *side == Measures::Output);
