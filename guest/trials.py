@@ -202,19 +202,17 @@ class Trial:
                   else f"echo {value} > {name}" for name, value in self.rival.items()]
         return f"{what} {self.rival}", "\n".join(["cp /var/lib/ebb/originals.json /tmp/held", *writes])
 
-    def may_stay(self, held):
-        """Whether what the rival wrote may be there at the end, by what Ebb had saved before: Ebb had
-        not, or gives up what others change (and may end before it notices)."""
-        places = [one["place"] for one in json.loads(held)["originals"]]
-        return self.contest == "yield" or not any(self.place.items() <= one.items() for one in places)
-
-    def theirs(self, name, values):
-        """Whether this reads as the rival left it."""
-        for place, value in self.rival.items():
-            is_its = re.search(rf"10{place[-1]} 2$", name) if place.startswith("drive") else name == place
-            if is_its and values == [str(value)]:
-                return True
-        return False
+    def theirs(self, held):
+        """Whether a name may say at the end what the rival wrote, by what Ebb had saved before. It had
+        not saved the place, or gives up what others change (and may end before it notices)."""
+        if self.rival and self.contest != "yield":
+            places = [one["place"] for one in json.loads(held)["originals"]]
+            if any(self.place.items() <= place.items() for place in places):
+                return lambda name, values: False
+        return lambda name, values: any(
+            values == [str(value)]
+            and (re.search(rf"10{place[-1]} 2$", name) if place.startswith("drive") else name == place)
+            for place, value in self.rival.items())
 
     def run(self):
         """Whether there was anything to set back."""
@@ -271,8 +269,7 @@ class Trial:
         _, restored, *shots, left = told.split("===\n")
         before, after, held = shots
         what = f"{self.name}, {self.happens}, {self.end}, {wait}, {moment:.3f} s, then {pause:.3f} s"
-        theirs = self.theirs if self.rival and self.may_stay(held) else lambda name, values: False
-        same(before, after, f"{what}:\n{restored}\n{left}", theirs=theirs)
+        same(before, after, f"{what}:\n{restored}\n{left}", theirs=self.theirs(held))
         expect("originals" not in left, f"{what}: there is more to set back:\n{restored}")
         # Whoever sets back says what.
         return "' -> '" in restored + left

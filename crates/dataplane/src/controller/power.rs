@@ -8,7 +8,7 @@ use ebb_policy::units::Watts;
 use super::{AdminQueue, PowerControl, lock};
 use crate::wire::Status;
 
-/// Bytes of the autonomous power state transition data structure (Base 5.27.1.8).
+/// Bytes of the autonomous power state transition data structure (Base 5.27.1.9).
 pub(super) const TRANSITIONS: usize = 256;
 
 /// What hosts have set.

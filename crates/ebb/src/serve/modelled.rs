@@ -500,32 +500,36 @@ mod tests {
 
     #[test]
     fn idle_states_are_described_and_entered_once_a_host_allows_them() {
-        let parts = Parts::parse("4MiB,drive=dorado-ssd").unwrap();
-        let wake = parts.profile.idle.last().unwrap().wake.micros() as u32;
-        let drive = Arc::new(Modelled::open(parts, &|_| {}).unwrap());
-        let power = of(&[&drive]).unwrap();
+        let open = || {
+            let parts = Parts::parse("4MiB,drive=dorado-ssd").unwrap();
+            Arc::new(Modelled::open(parts, &|_| {}).unwrap())
+        };
+        let drives = [open(), open()];
+        let power = of(&[&drives[0]]).unwrap();
+        let idle = &drives[0].profile.idle;
+        let wake = idle[1].wake.micros() as u32;
         let exits = power.states().into_iter().filter(|state| !state.is_operational);
         assert_eq!(exits.map(|state| state.exit_latency).collect::<Vec<_>>(), [1, wake]);
-        // In virtual time, once it has been idle for longer than it takes to enter the last one.
-        let watts = |from: u64| {
+        // Far ahead in virtual time, where it is idle for longer than the last state takes.
+        let is = |drive: usize, from: u64, expected: Watts| {
             let at = |ms| Nanos::from_secs(from) + Nanos::from_millis(ms);
-            let mut model = drive.model.drive();
+            let mut model = drives[drive].model.drive();
             let before = model.energy(at(0));
-            (model.energy(at(100)).0 - before.0) / 0.1
+            let watts = (model.energy(at(100)).0 - before.0) / 0.1;
+            assert!((watts - expected.0).abs() < 1e-6, "drive {drive}: {watts} at {from} s");
         };
-        let ready = drive.profile.power.ready.0;
-        assert!((watts(10) - ready).abs() < 1e-6);
-        for (longest, allowed) in [(1, &drive.profile.idle[0]), (wake, &drive.profile.idle[1])] {
-            power.idle(longest);
-            assert!((watts(20 + u64::from(longest)) - allowed.power.0).abs() < 1e-6, "{longest}");
-        }
-        power.add(2, Arc::new(reopened())).unwrap();
+        let ready = drives[0].profile.power.ready;
+        is(0, 10, ready);
+        power.idle(1);
+        is(0, 20, idle[0].power);
+        power.idle(wake);
+        is(0, 30, idle[1].power);
+        // One that comes later may do what the others may.
+        power.add(2, drives[1].clone()).unwrap();
+        is(1, 10, idle[1].power);
         power.idle(0);
-        assert!((watts(1_000) - ready).abs() < 1e-6);
-    }
-
-    fn reopened() -> Modelled {
-        Modelled::open(Parts::parse("4MiB,drive=dorado-ssd").unwrap(), &|_| {}).unwrap()
+        is(0, 40, ready);
+        is(1, 20, ready);
     }
 
     #[test]
