@@ -11,81 +11,93 @@ VOLATILE = [
     "scaling_cur_freq", "cpuinfo_cur_freq", "cpuinfo_avg_freq", "time_in_state", "total_trans",
     "trans_table", "time", "usage", "above", "below", "rejected", "s2idle",
     # Runtime power management counts its times, wake-ups theirs.
-    "runtime_active_time", "runtime_suspended_time", "wakeup_*",
+    "runtime_active_time", "runtime_suspended_time", "wakeup_.*",
     # Sensors and energy counters.
-    "temp*_input", "fan*_input", "power*_average", "energy_uj",
+    r"temp\d+_input", r"fan\d+_input", r"power\d+_average", "energy_uj",
     # What only acts when it is written, or tells of events.
     "uevent",
     # What drivers do when a CPU comes or goes, numbered in the order in which they started.
     "states",
 ]
 # Of control groups: what is set, not what is counted.
-GROUPS = ["cpuset.*", "cpu.weight*", "cpu.max*", "cpu.idle", "io.weight", "io.max", "cgroup.type",
-          "cgroup.subtree_control", "cgroup.controllers"]
+GROUPS = [r"cpuset\..*", r"cpu\.weight.*", r"cpu\.max.*", r"cpu\.idle", r"io\.weight", r"io\.max",
+          r"cgroup\.type", r"cgroup\.subtree_control", r"cgroup\.controllers"]
 # include/linux/sched.h
 PF_WQ_WORKER = 0x20
 TREES = ["/sys/devices/system/cpu", "/sys/devices/virtual/powercap", "/sys/devices/platform"]
 
-
-def _names(names, sign=""):
-    return " ".join(f"{sign} -name '{name}'" for name in names)
-
-
-# Defines features, which prints those of all drives, or sets some: DRIVE FEATURE VALUE ... Emulated,
-# nvme-cli takes a second to start (struct nvme_admin_cmd, NVME_IOCTL_ADMIN_CMD; linux/nvme_ioctl.h).
-FEATURES = r"""features() {
-    perl -e '
-        sub admin {
-            my ($drive, $opcode, $feature, $value) = @_;
-            open my $file, "<", $drive or return "no answer";
-            my $command = pack "CCSL3Q2L2L6L2", $opcode, (0) x 9, $feature, $value, (0) x 6;
-            my $status = ioctl $file, 0xC0484E41, $command;
-            return $status == 0 ? unpack "x68L", $command : "refused" if defined $status;
-            "no answer"
-        }
-        # By what it serves: whoever has the old controller open when a drive comes back, Ebb or
-        # another, makes Linux give the new one another name.
-        my %drives;
-        for my $folder (glob "/sys/class/nvme/nvme*") {
-            open my $file, "<", "$folder/subsysnqn" or next;
-            my $serves = <$file>;
-            chomp $serves;
-            $drives{$serves} = $folder =~ s,.*/,/dev/,r;
-        }
+# Defines dump, which prints all of it, and features, which sets some of drives: DRIVE FEATURE VALUE ...
+# One program, since each that starts takes an emulated guest up to a second.
+DUMP = r"""dump() { perl -e "$program"; }
+features() { perl -e "$program" "$@"; }
+program='
+    # By what it serves: whoever has the old controller open when a drive comes back, Ebb or another,
+    # makes Linux give the new one another name.
+    my %drives;
+    for my $folder (glob "/sys/class/nvme/nvme*") {
+        my ($serves) = lines("$folder/subsysnqn") or next;
+        $drives{$serves} = $folder =~ s,.*/,,r;
+    }
+    if (@ARGV) {
         while (my ($number, $feature, $value) = splice @ARGV, 0, 3) {
             my ($serves) = grep { /10$number$/ } keys %drives;
             my $told = admin($drives{$serves}, 9, oct $feature, $value);
             die "drive $number, feature $feature, value $value: $told" if $told =~ /[a-z]/;
-            exit if !@ARGV;
         }
-        for my $serves (sort keys %drives) {
-            my $name = $serves =~ tr/:/_/r;
-            print "drive $name $_:", admin($drives{$serves}, 10, oct $_, 0), "\n" for "2", "0x23";
+        exit;
+    }
+    # But of keyboards, whose numbers are others after a start.
+    tree($_, sub { $_[1] ne "input" && $_[1] !~ /^(VOLATILE)$/ }) for qw(TREES);
+    tree("/sys/fs/cgroup", sub { -d _ ? print "$_[0]\n" : $_[1] =~ /^(GROUPS)$/ });
+    my $power = sub { ! -d _ && $_[1] !~ /^(VOLATILE)$/ };
+    tree($_, $power) for grep { !/nvme/ } glob "/sys/block/*/device/power";
+    for my $task (glob "/proc/[0-9]*/task/[0-9]*") {
+        print map { "$task/status:$_\n" } grep { /^(Name|Cpus_allowed_list)/ } lines("$task/status");
+    }
+    for my $task (glob "/proc/[0-9]*") {
+        my ($stat) = lines("$task/stat");
+        print "flags $1: $2\n" if $stat =~ /^(\d+) \(.*\) . (?:[-\d]+ ){5}(\d+) /;
+    }
+    for my $serves (sort keys %drives) {
+        my $name = "drive " . $serves =~ tr/:/_/r;
+        my $folder = "/sys/class/nvme/$drives{$serves}";
+        tree("$folder$_", $power, $folder, $name) for "/power", "/device/power";
+        print "$name $_:", admin($drives{$serves}, 10, oct $_, 0), "\n" for "2", "0x23";
+    }
+
+    sub lines {
+        open my $file, "<", shift or return;
+        my @lines = <$file>;
+        chomp @lines;
+        return @lines;
+    }
+    # Prints what the files below a folder say that are wanted, by path and name.
+    sub tree {
+        my ($folder, $wanted, $old, $new) = @_;
+        opendir my $names, $folder or return;
+        for my $name (sort readdir $names) {
+            my $path = "$folder/$name";
+            next if $name =~ /^\.\.?$/ || !lstat $path || -l _ || !$wanted->($path, $name);
+            if (-d _) {
+                tree($path, $wanted, $old, $new);
+            } elsif (-f _ && (stat _)[2] & 0444) {
+                my $shown = $old ? $new . substr $path, length $old : $path;
+                print map { "$shown:$_\n" } lines($path);
+            }
         }
-    ' "$@"
-}
-"""
-# Defines dump, which prints all of it, but of keyboards, whose numbers are others after a start.
-DUMP = FEATURES + f"""dump() {{
-    find {" ".join(TREES)} -name input -prune -o -type f -perm /444 {_names(VOLATILE, "!")} -print0 \\
-        | sort -z | xargs -0 grep -s '' || true
-    find /sys/block/*/device/power -maxdepth 1 ! -path '/sys/block/nvme*' -type f -perm /444 \
-        {_names(VOLATILE, "!")} -print0 2> /dev/null | sort -z | xargs -0 -r grep -s '' || true
-    find /sys/fs/cgroup -type d | sort
-    find /sys/fs/cgroup -type f '(' {_names(GROUPS, "-o").removeprefix("-o")} ')' -print0 \\
-        | sort -z | xargs -0 grep -s '' || true
-    grep -sHE '^(Name|Cpus_allowed_list)' /proc/[0-9]*/task/[0-9]*/status || true
-    sed -n 's/^\\([0-9]*\\) (.*) . \\([-0-9]* \\)\\{{5\\}}\\([0-9]*\\) .*/flags \\1: \\3/p' \\
-        /proc/[0-9]*/stat 2> /dev/null || true
-    for drive in /sys/class/nvme/nvme*; do
-        [ -e $drive ] || continue
-        name="drive $(tr : _ < $drive/subsysnqn)"
-        find $drive/power $drive/device/power -maxdepth 1 -type f -perm /444 {_names(VOLATILE, "!")} \
-            -print0 2> /dev/null | sort -z | xargs -0 -r grep -s '' | sed "s,^$drive,$name," || true
-    done
-    features
-}}
-"""
+    }
+    # struct nvme_admin_cmd, NVME_IOCTL_ADMIN_CMD; linux/nvme_ioctl.h.
+    sub admin {
+        my ($drive, $opcode, $feature, $value) = @_;
+        open my $file, "<", "/dev/$drive" or return "no answer";
+        my $command = pack "CCSL3Q2L2L6L2", $opcode, (0) x 9, $feature, $value, (0) x 6;
+        my $status = ioctl $file, 0xC0484E41, $command;
+        return $status == 0 ? unpack "x68L", $command : "refused" if defined $status;
+        return "no answer";
+    }
+'
+""".replace("VOLATILE", "|".join(VOLATILE)).replace("GROUPS", "|".join(GROUPS)) \
+    .replace("TREES", " ".join(TREES))
 
 
 def settings(dump):

@@ -30,7 +30,7 @@ POLICIES = ["native", "performance", "pacer", "pacer-plus", "pacman", "pacman-pl
             "pacer-plus+pacman-plus+eadc"]
 FEW = [("idle", "pacer"), ("steady", "pacman")]
 # Some drives must be capped: all four uncapped are 100 W (drive.toml).
-BUDGET = "82 W"
+BUDGET = "62 W"
 # The start of each block that does not count, seconds.
 WASHOUT_S = 10.0
 # How much longer `ebb run` may take to its own end than a block.

@@ -311,11 +311,12 @@ def farewell(bed):
     expect(not complaints, complaints)
 
 
-SHORT = [boot, frequencies, idle_states, powercap, hwmon, probe, physics, deadlines, ends, frozen,
-         farewell, boots]
-# And those in which `ebb run` acts.
-STEPS = [*SHORT[:-2], hidden, reactors, cores, offline, drives, limits, fans, jobs, likeness, replay,
-         budget, tenants, *SHORT[-2:]]
+FIRST = [boot, frequencies, idle_states, powercap, hwmon, probe, physics, deadlines]
+# What an end leaves is what was set before, at random.
+LAST = [ends, frozen, farewell, boots]
+SHORT = [*FIRST, *LAST]
+STEPS = [*FIRST, hidden, reactors, cores, offline, drives, limits, fans, jobs, likeness, replay, budget,
+         tenants, *LAST]
 
 
 class Ends:

@@ -47,7 +47,7 @@ CHANGES = [("[cpu] ", f"[board]\nmeter_lag = '{LAG_S:g} s'\n[cpu] "),
 # Policies that between them set every kind of control that the server has.
 POLICIES = {
     "parks": """policy = "pacer+pacman+eadc+apst"
-ssd_budget = "82 W"
+ssd_budget = "62 W"
 [machine]
 raise_limits = true
 """,
@@ -73,13 +73,6 @@ WORK = f"""for cpu in 1 2 5; do
             --rate_iops=20 --time_based --runtime=86400 --size=32m' > /dev/null 2>&1 < /dev/null &
     disown -a"""
 REST = f"kill -KILL $(cat {GROUPS}/work.slice/cgroup.procs {GROUPS}/spare.slice/cgroup.procs) || true"
-END = f"""for group in {GROUPS}/work.slice {GROUPS}/spare.slice; do
-        until [ ! -e $group ]; do
-            kill -KILL $(cat $group/cgroup.procs) 2> /dev/null || true
-            rmdir $group 2> /dev/null || sleep 0.1
-        done
-    done
-    echo '-cpu -io -cpuset' > {GROUPS}/cgroup.subtree_control"""
 
 
 class Trial:

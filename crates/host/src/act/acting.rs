@@ -495,7 +495,8 @@ impl Acting {
             for (drive, cap) in self.drives.iter().enumerate() {
                 let asked = given.power_state.at(drive).given;
                 let Some((at, cap)) = cap else {
-                    tell(Control::PowerState, drive, refused(asked.is_some()));
+                    let capped = asked.is_some_and(|state| state > 0);
+                    tell(Control::PowerState, drive, refused(capped));
                     continue;
                 };
                 let (at, number) = (*at, |text: &str| cap.state(text.parse().unwrap_or_default()));
