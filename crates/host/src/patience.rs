@@ -63,6 +63,18 @@ impl<T: Send + 'static> Patience<T> {
         &self,
         question: impl FnOnce(&mut T) -> A + Send + 'static,
     ) -> Result<A, Silence> {
+        self.ask_within(self.deadline, question)
+    }
+
+    /// [`Self::ask`] with a deadline of its own.
+    ///
+    /// # Errors
+    /// Why there is no answer.
+    pub fn ask_within<A: Send + 'static>(
+        &self,
+        deadline: Duration,
+        question: impl FnOnce(&mut T) -> A + Send + 'static,
+    ) -> Result<A, Silence> {
         let mut line = self.line.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(late) = &line.late {
             match late.try_recv() {
@@ -78,10 +90,10 @@ impl<T: Send + 'static> Patience<T> {
             let _ = finish.send(());
         };
         line.asks.send(Box::new(ask)).map_err(|_| Silence::Gone)?;
-        answered.recv_timeout(self.deadline).map_err(|error| match error {
+        answered.recv_timeout(deadline).map_err(|error| match error {
             RecvTimeoutError::Timeout => {
                 line.late = Some(finished);
-                Silence::Late(self.deadline)
+                Silence::Late(deadline)
             }
             RecvTimeoutError::Disconnected => Silence::Gone,
         })

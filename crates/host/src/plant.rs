@@ -66,6 +66,8 @@ pub struct Host {
     came: Drives,
     /// CPUs that somebody else has taken offline.
     away: Vec<u16>,
+    /// When drives that did not say what they are are asked again.
+    asks_late: Nanos,
     /// Whether fans or sockets' sensors have come that were not there at the start.
     cooling: bool,
     /// Cores of each group without those.
@@ -107,6 +109,7 @@ impl Host {
             chips,
             came,
             away: Vec::new(),
+            asks_late: Nanos::ZERO,
             cooling: false,
             present: layout.groups.iter().map(|cores| cores.len() as u16).collect(),
             given: InForce::new(&topology),

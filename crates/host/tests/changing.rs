@@ -250,6 +250,24 @@ proptest! {
     }
 }
 
+/// A drive that is busy when it is asked what it is counts by what its bay supplies until it says.
+#[test]
+fn a_drive_that_says_late_what_it_is_is_taken_in() {
+    let tree = intel();
+    let machine = tree.with_drives();
+    fs::rename(tree.path().join("dev/nvme0"), tree.path().join("dev/busy")).unwrap();
+    let host = || Host::new(machine.clone(), &Stated::default(), &[Control::PowerState]).unwrap();
+    let mut silent = host();
+    assert!(silent.layout().drives[0].is_silent());
+    assert_eq!(silent.topology().drives[0].states.len(), 1);
+    silent.follow();
+    fs::rename(tree.path().join("dev/busy"), tree.path().join("dev/nvme0")).unwrap();
+    let followed = silent.follow().unwrap();
+    let says = "nvme0n1 (SAMSUNG MZWLO3T8HCLS-00A07 S795NC0W100001) says what it is now";
+    assert_eq!((followed.is_new, &followed.notes[..]), (true, &[says.to_owned()][..]));
+    assert!(host().topology().drives[0].states.len() > 1);
+}
+
 /// A chip that nothing tells from one that is steered comes later: what is set is given back at
 /// once, while it is still known which of the two it is.
 #[test]

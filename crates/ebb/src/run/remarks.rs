@@ -139,9 +139,9 @@ fn say_uncapped(remarks: &mut Remarks, host: &Host, is_budgeted: bool, apply: bo
         let (drive, model) = (&parts.drive, &parts.drive.model);
         let id = drive.id.as_ref().unwrap_or(&drive.name);
         if let Some((most, why)) = parts.most() {
-            remarks.say(format!(
-                "{id} has no power states: it counts in ssd_budget with {most}, {why}"
-            ));
+            let what =
+                if parts.is_silent() { "does not say what it is" } else { "has no power states" };
+            remarks.say(format!("{id} {what}: it counts in ssd_budget with {most}, {why}"));
         } else if parts.is_unknown() {
             let text = format!(
                 "{} ({id}) is a volume of a RAID controller, and what its disks draw is not \

@@ -2,6 +2,7 @@
 //! the parts of its [`Topology`] are.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::thread::{self, JoinHandle};
 
 use ebb_policy::live::limitable;
 use ebb_policy::units::{Celsius, Hertz, Nanos, Watts};
@@ -240,12 +241,18 @@ impl DriveParts {
         let says = states.first().is_some_and(|state| state.operational && state.max_power.0 > 0.0);
         let fed_elsewhere = self.drive.is_remote() || self.drive.is_virtual();
         match (self.stated, self.drive.rotational) {
-            _ if says || fed_elsewhere => None,
+            _ if says => None,
             (Some(stated), _) => Some((stated, "by machine.drive_watts")),
-            _ if self.drive.is_volume => None,
+            _ if fed_elsewhere || self.drive.is_volume => None,
             (_, true) => Some((DISK, "above the data sheets of hard disks")),
             (_, false) => Some((BAY, "what a drive bay supplies")),
         }
+    }
+
+    /// Whether it has not said what it is.
+    #[must_use]
+    pub fn is_silent(&self) -> bool {
+        self.drive.controller.is_some() && self.identity.is_none()
     }
 
     /// Whether nobody knows what it draws: a volume of a RAID controller.
@@ -489,12 +496,18 @@ fn groups(
 
 /// Drives, with what their controllers say of themselves.
 pub(crate) fn drives(machine: &Machine) -> Vec<DriveParts> {
-    let parts = |drive: &Drive| {
-        let controller = drive.controller.as_ref();
-        let identity = controller.and_then(|name| machine.open_nvme(name).ok()?.identify().ok());
+    let identify = |drive: &Drive| {
+        let controller = drive.controller.clone();
+        let opened = controller.and_then(|name| machine.open_nvme(&name).ok());
+        opened.map(|mut opened| thread::spawn(move || opened.identify().ok()))
+    };
+    // All at once, for each may take its time.
+    let asked: Vec<_> = machine.drives.iter().map(identify).collect();
+    let parts = |(drive, asked): (&Drive, Option<JoinHandle<_>>)| {
+        let identity = asked.and_then(|asked| asked.join().ok()?);
         DriveParts { drive: drive.clone(), identity, stated: None }
     };
-    machine.drives.iter().map(parts).collect()
+    machine.drives.iter().zip(asked).map(parts).collect()
 }
 
 /// Frequencies that cores can run at, ascending, up to the highest ceiling found, or up to what the

@@ -11,6 +11,8 @@ use crate::sys::Absent;
 /// Healthy drives answer admin commands in well under a millisecond, and change their power state
 /// in as many milliseconds as they state.
 const DEADLINE: Duration = Duration::from_millis(500);
+/// What a drive is, it is asked before anything is controlled: one that is busy gets more time.
+const IDENTIFY: Duration = Duration::from_secs(3);
 
 type Answer<T> = Result<T, Absent>;
 
@@ -36,7 +38,15 @@ impl Patient {
         &self,
         question: impl FnOnce(&mut dyn Admin) -> Answer<T> + Send + 'static,
     ) -> Answer<T> {
-        let answer = self.drive.ask(|drive| question(drive.as_mut()));
+        self.ask_within(DEADLINE, question)
+    }
+
+    fn ask_within<T: Send + 'static>(
+        &self,
+        deadline: Duration,
+        question: impl FnOnce(&mut dyn Admin) -> Answer<T> + Send + 'static,
+    ) -> Answer<T> {
+        let answer = self.drive.ask_within(deadline, |drive| question(drive.as_mut()));
         answer.map_err(|silence| Absent::Silent { path: self.name.clone(), silence })?
     }
 }
@@ -49,7 +59,7 @@ impl Admin for Patient {
         self.ask(move |drive| drive.set_feature(feature, value))
     }
     fn identify(&mut self) -> Answer<Identity> {
-        self.ask(|drive| drive.identify())
+        self.ask_within(IDENTIFY, |drive| drive.identify())
     }
     fn health(&mut self) -> Answer<Health> {
         self.ask(|drive| drive.health())

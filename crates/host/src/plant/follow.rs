@@ -2,6 +2,7 @@
 //! again, and everything else goes on. The parts that were there at the start stay the frame in
 //! which policies see it.
 
+use ebb_policy::units::Nanos;
 use ebb_policy::{Control, Steward};
 
 use crate::act::knob::Place;
@@ -13,9 +14,13 @@ use crate::find::hwmon::Chip;
 use crate::find::layout::{Core, Layout};
 use crate::find::machine::Machine;
 use crate::find::parts::{Became, Changed, Glance, ONLINE, is_same};
+use crate::nvme::Admin;
 use crate::plant::Host;
 use crate::sense::drive_watch::DriveWatch;
 use crate::sys::cpu_list;
+
+/// How often drives are asked again that did not say what they are.
+const LATE: Nanos = Nanos::from_secs(10);
 
 /// What has changed.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -43,7 +48,7 @@ impl Host {
         let now = Glance::of(&self.machine.sys);
         let then = std::mem::replace(&mut self.glance, now);
         if then == now {
-            return None;
+            return self.late();
         }
         let mut parts = Parts::default();
         let mut notes = Vec::new();
@@ -65,6 +70,24 @@ impl Host {
             self.cooling = self.has_new_cooling();
         }
         Some(Followed { notes, is_new: self.has_new() })
+    }
+
+    /// Drives that say only now what they are.
+    fn late(&mut self) -> Option<Followed> {
+        if self.now < self.asks_late {
+            return None;
+        }
+        self.asks_late = self.now + LATE;
+        let answers = |drive: &&Drive| {
+            let controller = drive.controller.as_ref();
+            let opened = controller.and_then(|name| self.machine.open_nvme(name).ok());
+            opened.is_some_and(|mut opened| opened.identify().is_ok())
+        };
+        let silent = self.layout.drives.iter().filter(|parts| parts.is_silent());
+        let late = silent.map(|parts| &parts.drive).filter(answers);
+        let say = |drive: &Drive| format!("{}{} says what it is now", drive.name, shown(drive));
+        let notes: Vec<_> = late.map(say).collect();
+        (!notes.is_empty()).then_some(Followed { notes, is_new: true })
     }
 
     /// CPUs that somebody else takes offline and online; the numbers of those that changed.
