@@ -2,7 +2,7 @@
 //! the parts of its [`Topology`] are.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::thread::{self, JoinHandle};
+use std::thread::{Builder, JoinHandle};
 
 use ebb_policy::live::limitable;
 use ebb_policy::units::{Celsius, Hertz, Nanos, Watts};
@@ -16,7 +16,7 @@ use crate::find::drives::Drive;
 use crate::find::fans::{Fans, StatedFan};
 use crate::find::jobs::{self, StatedJob, Yielding};
 use crate::find::machine::Machine;
-use crate::nvme::{Admin, Cap, Identity};
+use crate::nvme::{Admin, Cap, Identity, Patient};
 use crate::sys::cpu_list;
 
 /// Frequencies of a driver that takes any are offered in such steps.
@@ -499,7 +499,8 @@ pub(crate) fn drives(machine: &Machine) -> Vec<DriveParts> {
     let identify = |drive: &Drive| {
         let controller = drive.controller.clone();
         let opened = controller.and_then(|name| machine.open_nvme(&name).ok());
-        opened.map(|mut opened| thread::spawn(move || opened.identify().ok()))
+        let ask = |mut opened: Patient| Builder::new().spawn(move || opened.identify().ok()).ok();
+        opened.and_then(ask)
     };
     // All at once, for each may take its time.
     let asked: Vec<_> = machine.drives.iter().map(identify).collect();
