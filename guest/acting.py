@@ -340,6 +340,7 @@ def ends(bed):
     start_fio(bed, "load", 0, "--rw=randrw --bs=4k --iodepth=4 --rate_iops=10")
     changed = trials.run(bed, bed.args.seed, bed.args.trials, bed.results)
     stop_fio(bed)
+    bed.guest.run(trials.END)
     bed.start_physics()
     print(f"# {bed.args.trials} trials of seed {bed.args.seed}; in {changed} there was something to set back")
     expect(changed > 0, "nothing was changed in any trial: there was nothing to prove")

@@ -73,6 +73,13 @@ WORK = f"""for cpu in 1 2 5; do
             --rate_iops=20 --time_based --runtime=86400 --size=32m' > /dev/null 2>&1 < /dev/null &
     disown -a"""
 REST = f"kill -KILL $(cat {GROUPS}/work.slice/cgroup.procs {GROUPS}/spare.slice/cgroup.procs) || true"
+END = f"""for group in {GROUPS}/work.slice {GROUPS}/spare.slice; do
+        until [ ! -e $group ]; do
+            kill -KILL $(cat $group/cgroup.procs) 2> /dev/null || true
+            rmdir $group 2> /dev/null || sleep 0.1
+        done
+    done
+    echo '-cpu -io -cpuset' > {GROUPS}/cgroup.subtree_control"""
 
 
 class Trial:

@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::thread::{Builder, JoinHandle};
+use std::time::Duration;
 
 use ebb_policy::live::limitable;
 use ebb_policy::units::{Celsius, Hertz, Nanos, Watts};
@@ -16,9 +17,11 @@ use crate::find::drives::Drive;
 use crate::find::fans::{Fans, StatedFan};
 use crate::find::jobs::{self, StatedJob, Yielding};
 use crate::find::machine::Machine;
-use crate::nvme::{Admin, Cap, Identity, Patient};
+use crate::nvme::{Cap, Identity};
 use crate::sys::cpu_list;
 
+/// How long drives have to say what they are before anything is controlled: they may be busy.
+const IDENTIFY: Duration = Duration::from_secs(3);
 /// Frequencies of a driver that takes any are offered in such steps.
 const STEP: Hertz = Hertz(100e6);
 /// A fan is not slowed below this duty unless the operator says that it turns there: what daemons
@@ -496,19 +499,28 @@ fn groups(
 
 /// Drives, with what their controllers say of themselves.
 pub(crate) fn drives(machine: &Machine) -> Vec<DriveParts> {
-    let identify = |drive: &Drive| {
-        let controller = drive.controller.clone();
-        let opened = controller.and_then(|name| machine.open_nvme(&name).ok());
-        let ask = |mut opened: Patient| Builder::new().spawn(move || opened.identify().ok()).ok();
-        opened.and_then(ask)
+    let parts = |(drive, identity): (&Drive, Option<Identity>)| DriveParts {
+        drive: drive.clone(),
+        identity,
+        stated: None,
     };
-    // All at once, for each may take its time.
-    let asked: Vec<_> = machine.drives.iter().map(identify).collect();
-    let parts = |(drive, asked): (&Drive, Option<JoinHandle<_>>)| {
-        let identity = asked.and_then(|asked| asked.join().ok()?);
-        DriveParts { drive: drive.clone(), identity, stated: None }
-    };
-    machine.drives.iter().zip(asked).map(parts).collect()
+    let identities = identities(machine, machine.drives.iter(), IDENTIFY);
+    machine.drives.iter().zip(identities).map(parts).collect()
+}
+
+/// What the controllers of `drives` say of themselves within `patience`. All are asked at once, so
+/// that one that is slow keeps nobody waiting for another.
+pub(crate) fn identities<'a>(
+    machine: &Machine,
+    drives: impl Iterator<Item = &'a Drive>,
+    patience: Duration,
+) -> Vec<Option<Identity>> {
+    let asked = drives.map(|drive| {
+        let opened = machine.open_nvme(drive.controller.as_ref()?).ok()?;
+        Builder::new().spawn(move || opened.identify_within(patience).ok()).ok()
+    });
+    let asked: Vec<Option<JoinHandle<_>>> = asked.collect();
+    asked.into_iter().map(|asked| asked?.join().ok()?).collect()
 }
 
 /// Frequencies that cores can run at, ascending, up to the highest ceiling found, or up to what the

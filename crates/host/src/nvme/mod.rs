@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use crate::sys::{Absent, Sys};
 pub use cap::Cap;
 pub use ioctl::Ioctl;
+pub(crate) use patient::DEADLINE;
 pub use patient::Patient;
 pub use wire::{Health, Identity, power_limit};
 

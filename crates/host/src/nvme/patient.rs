@@ -10,9 +10,7 @@ use crate::sys::Absent;
 
 /// Healthy drives answer admin commands in well under a millisecond, and change their power state
 /// in as many milliseconds as they state.
-const DEADLINE: Duration = Duration::from_millis(500);
-/// What a drive is, it is asked before anything is controlled: one that is busy gets more time.
-const IDENTIFY: Duration = Duration::from_secs(3);
+pub const DEADLINE: Duration = Duration::from_millis(500);
 
 type Answer<T> = Result<T, Absent>;
 
@@ -32,6 +30,14 @@ impl Patient {
         let drive = Patience::new("ebb nvme", drive, DEADLINE);
         let drive = drive.map_err(|error| Absent::new(name.clone(), &error))?;
         Ok(Self { name, drive })
+    }
+
+    /// [`Admin::identify`] with a deadline of its own.
+    ///
+    /// # Errors
+    /// Why there is no answer.
+    pub fn identify_within(&self, deadline: Duration) -> Answer<Identity> {
+        self.ask_within(deadline, |drive| drive.identify())
     }
 
     fn ask<T: Send + 'static>(
@@ -59,7 +65,7 @@ impl Admin for Patient {
         self.ask(move |drive| drive.set_feature(feature, value))
     }
     fn identify(&mut self) -> Answer<Identity> {
-        self.ask_within(IDENTIFY, |drive| drive.identify())
+        self.identify_within(DEADLINE)
     }
     fn health(&mut self) -> Answer<Health> {
         self.ask(|drive| drive.health())

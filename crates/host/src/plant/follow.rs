@@ -11,10 +11,10 @@ use crate::find::drives::Drive;
 use crate::find::energy::Zone;
 use crate::find::fans::Fan;
 use crate::find::hwmon::Chip;
-use crate::find::layout::{Core, Layout};
+use crate::find::layout::{Core, Layout, identities};
 use crate::find::machine::Machine;
 use crate::find::parts::{Became, Changed, Glance, ONLINE, is_same};
-use crate::nvme::Admin;
+use crate::nvme::DEADLINE;
 use crate::plant::Host;
 use crate::sense::drive_watch::DriveWatch;
 use crate::sys::cpu_list;
@@ -78,14 +78,13 @@ impl Host {
             return None;
         }
         self.asks_late = self.now + LATE;
-        let answers = |drive: &&Drive| {
-            let controller = drive.controller.as_ref();
-            let opened = controller.and_then(|name| self.machine.open_nvme(name).ok());
-            opened.is_some_and(|mut opened| opened.identify().is_ok())
-        };
         let silent = self.layout.drives.iter().filter(|parts| parts.is_silent());
-        let late = silent.map(|parts| &parts.drive).filter(answers);
-        let say = |drive: &Drive| format!("{}{} says what it is now", drive.name, shown(drive));
+        let silent: Vec<_> = silent.map(|parts| &parts.drive).collect();
+        let said = identities(&self.machine, silent.iter().copied(), DEADLINE);
+        let late = silent.iter().zip(said).filter(|(_, said)| said.is_some());
+        let say = |(drive, _): (&&Drive, _)| {
+            format!("{}{} says what it is now", drive.name, shown(drive))
+        };
         let notes: Vec<_> = late.map(say).collect();
         (!notes.is_empty()).then_some(Followed { notes, is_new: true })
     }
