@@ -9,7 +9,7 @@ from steps import PATIENCE
 from trials import CHANGES, LAG_S
 
 # Watts, and how long each holds in seconds.
-FIRST, STEPS, HOLD_S = 240, (215, 195, 235, 205), 20.0
+FIRST, STEPS, HOLD_S = 215, (205, 190, 210, 195), 20.0
 CONFIG = f"""policy = "tide"
 server_budget = "{FIRST} W"
 profile = "/tmp/server.toml"

@@ -4,7 +4,6 @@ hardware, and the latency of fio, in pairs of blocks with the policy and without
 import contextlib
 import random
 import re
-import subprocess
 import time
 
 import paired
@@ -79,8 +78,6 @@ def cells(args):
 def live(bed):
     """no policy takes more watts at the wall than none, or more latency than stated"""
     args, chosen = bed.args, cells(bed.args)
-    bed.slower = slower(bed)
-    print(f"# work takes {bed.slower:.1f} times as long as here; Ebb's own counts as here", flush=True)
     args.blocks = args.blocks or (3 if args.short else paired.ENOUGH)
     args.block_seconds = args.block_seconds or (20.0 if args.short else 40.0)
     expect(args.block_seconds > WASHOUT_S, f"blocks must be longer than {WASHOUT_S:g} s")
@@ -111,18 +108,6 @@ def live(bed):
     expect(not faults, "\n".join(faults))
 
 
-def slower(bed):
-    """How many times as long the same work takes on the guest's CPUs as on this machine's."""
-    work = "sim --profile generic-1u --workload rand-rw --rate '50000 IOPS' --duration '4 s' " \
-        "--policy pacer --seed 1"
-    timed = "TIMEFORMAT='%U'; time {} {} > /tmp/work 2>&1"
-    here = ["bash", "-c", f"({timed.format(bed.args.ebb, work)}) 2>&1"]
-    here = float(subprocess.run(here, capture_output=True, text=True, check=True).stdout)
-    there = float(bed.guest.run(f"({timed.format('/tmp/tools/ebb', work)}) 2>&1"))
-    expect(here > 0.0, "work that takes a second takes no time here")
-    return max(1.0, there / here)
-
-
 def row(results, cell, args):
     return paired.Row(cell, list(results.of(*cell).values()), args.plf, cell[1] not in UNMANAGED)
 
@@ -145,7 +130,7 @@ def run(bed, cell, results):
     bed.guest.run("mkdir -p /var/lib/ebb")
     budget = f'ssd_budget = "{BUDGET}"' if "pacman" in policy else ""
     bed.guest.run(f"""cat > /tmp/ebb.toml << 'END'\nplf = "{args.plf:g} %"\n{budget}\nEND""")
-    bed.start_physics(every=0.2, slower=bed.slower)
+    bed.start_physics(every=0.2)
     # Loads programs and warms the server up.
     block(bed, load, args.reference)
     first = random.Random(f"{args.seed} {load} {policy}").randrange(2)

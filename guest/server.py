@@ -1,8 +1,10 @@
 """The guest as the server: a kernel with frequencies, idle states, energy counters, fans and
 temperatures of our own, and drives with power states."""
 
+import functools
 import hashlib
 import json
+import subprocess
 from pathlib import Path
 
 from acting import cores, deadlines, drives, ends, fans, hidden, jobs, limits, offline
@@ -69,9 +71,23 @@ class Bed:
     def number(self, path):
         return int(self.guest.run(f"cat {path}"))
 
-    def start_physics(self, profile="server.toml", every=1, slower=1.0, changes=()):
+    @functools.cached_property
+    def slower(self):
+        """How many times as long the same work takes on the guest's CPUs as on this machine's."""
+        work = "sim --profile generic-1u --workload rand-rw --rate '50000 IOPS' --duration '4 s' " \
+            "--policy pacer --seed 1"
+        timed = "TIMEFORMAT='%U'; time {} {} > /tmp/work 2>&1"
+        here = ["bash", "-c", f"({timed.format(self.args.ebb, work)}) 2>&1"]
+        here = float(subprocess.run(here, capture_output=True, text=True, check=True).stdout)
+        there = float(self.guest.run(f"({timed.format('/tmp/tools/ebb', work)}) 2>&1"))
+        expect(here > 0.0, "work that takes a second takes no time here")
+        slower = max(1.0, there / here)
+        print(f"# work takes {slower:.1f} times as long as here; Ebb's own counts as here", flush=True)
+        return slower
+
+    def start_physics(self, profile="server.toml", every=1, changes=()):
         """Lets the twin be the server, with changes of its profile; it tells the truth every so many
-        seconds, and counts Ebb's own work as on CPUs on which it does not take `slower` times as long."""
+        seconds, and counts Ebb's own work as this machine's CPUs would do it."""
         self.told = []
         profile = (HARDWARE / profile).read_text()
         for old, new in changes:
@@ -80,7 +96,7 @@ class Bed:
         self.guest.run(f"""cat > /tmp/server.toml << 'END'\n{profile}\nEND
             [ ! -e /tmp/physics.pid ] || kill $(cat /tmp/physics.pid) || true
             : > /tmp/truth
-            setsid /tmp/tools/hardware /tmp/server.toml /tmp/faults {every} {slower} \\
+            setsid /tmp/tools/hardware /tmp/server.toml /tmp/faults {every} {self.slower} \\
             > /tmp/truth 2> /tmp/physics < /dev/null &
             echo $! > /tmp/physics.pid""")
         until("the physics run", lambda: self.truth(), PATIENCE)

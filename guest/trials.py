@@ -52,7 +52,7 @@ ssd_budget = "62 W"
 raise_limits = true
 """,
     "limits": """policy = "tide"
-server_budget = "240 W"
+server_budget = "190 W"
 profile = "/tmp/server.toml"
 [machine]
 throttle = ["work.slice"]
@@ -163,6 +163,7 @@ class Trial:
         cpu, drive = self.random.randrange(1, 8), self.random.randrange(4)
         target = self.bed.targets[drive]
         online = f"/sys/devices/system/cpu/cpu{cpu}/online"
+        # Longer than Ebb waits for a drive or a chip.
         pause = self.random.choice([0.5, 0.5, 0.5, 11])
         what, goes, comes = self.random.choice([
             ("nothing", "", ""),
@@ -181,7 +182,8 @@ class Trial:
         late = bool(comes) and self.random.random() < 0.3
         back = "" if not comes else ", back when Ebb has ended" if late else f", away for {pause} s"
         self.happens = f"{self.policy}; {what}{back}"
-        goes += f"\nsleep {pause}\n"
+        if goes:
+            goes += f"\nsleep {pause}\n"
         return (goes, comes) if late else (goes + comes, "")
 
     def choose_rival(self, what):
@@ -246,9 +248,9 @@ class Trial:
                 worker=$(cat /proc/$supervisor/task/$supervisor/children 2> /dev/null || true)
             }}
             {self.found()}
-            {WORK if self.limits else ""}
             cat {GROUPS}/*.slice/io.max > /tmp/rates
             dump > /tmp/before
+            {WORK if self.limits else ""}
             : > /tmp/ebb-run
             : > /tmp/held
             start
@@ -260,8 +262,8 @@ class Trial:
             gone
             {self.comes}
             echo ===; /tmp/tools/ebb restore
-            dump > /tmp/after
             {REST if self.limits else ""}
+            dump > /tmp/after
             echo ===; cat /tmp/before
             echo ===; cat /tmp/after
             echo ===; cat /tmp/held

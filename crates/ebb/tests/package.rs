@@ -335,3 +335,52 @@ fn an_rpm_of_the_same_files_is_installed_upgraded_and_removed() {
     let kept = fs::read_to_string(tree.join("etc/ebb/ebb.toml.rpmsave")).unwrap();
     assert_eq!(kept, "apply = true\n");
 }
+
+#[test]
+fn a_release_is_one_commit_and_a_tag_with_its_notes() {
+    let folder = TempDir::new().unwrap();
+    let own = folder.path().join("ebb");
+    let run = |program: &str, words: &[&str]| {
+        let mut command = Command::new(program);
+        for who in ["AUTHOR", "COMMITTER"] {
+            let address = (format!("GIT_{who}_EMAIL"), "a@ebb.example");
+            command.env(format!("GIT_{who}_NAME"), "A").env(address.0, address.1);
+        }
+        let done = command.args(words).current_dir(&own).output().unwrap();
+        let said = [done.stdout, done.stderr].concat();
+        (done.status.success(), String::from_utf8(said).unwrap())
+    };
+    fs::create_dir_all(own.join("packaging")).unwrap();
+    fs::create_dir_all(own.join("fuzz")).unwrap();
+    for file in ["Cargo.toml", "Cargo.lock", "fuzz/Cargo.lock", "packaging/release"] {
+        fs::copy(root().join(file), own.join(file)).unwrap();
+    }
+    let old = env!("CARGO_PKG_VERSION");
+    let log = |changes: &str| fs::write(own.join("CHANGELOG.md"), changes).unwrap();
+    log("# Changes\n\n## Unreleased\n\n### Added\n- A thing.\n\n## 0.0.1\n- Before.\n");
+    assert!(run("git", &["init", "-q"]).0 && run("git", &["add", "."]).0);
+    assert!(run("git", &["commit", "-qm", "All"]).0);
+
+    let release = |version: &str| run("packaging/release", &[version, "--checked"]);
+    assert!(release(old).1.contains("does not come after"));
+    assert!(release("99.1").1.contains("packaging/release 0.3.0"));
+    let (is_done, said) = release("99.1.0");
+    assert!(is_done, "{said}");
+    assert_eq!(run("git", &["status", "--porcelain"]).1, "");
+    let notes = run("git", &["tag", "-l", "--format=%(contents)", "v99.1.0"]).1;
+    assert_eq!(notes.trim(), "Ebb 99.1.0\n\n### Added\n- A thing.");
+    for lock in ["Cargo.lock", "fuzz/Cargo.lock"] {
+        let lock: toml::Table = fs::read_to_string(own.join(lock)).unwrap().parse().unwrap();
+        let packages = lock["package"].as_array().unwrap();
+        let ours = |name: &str| name.starts_with("ebb") && name != "ebb-fuzz";
+        let ours = packages.iter().filter(|one| ours(one["name"].as_str().unwrap()));
+        let versions: Vec<_> = ours.map(|one| one["version"].as_str().unwrap()).collect();
+        assert!(versions.len() >= 5 && versions.iter().all(|it| *it == "99.1.0"), "{versions:?}");
+    }
+    let changes = fs::read_to_string(own.join("CHANGELOG.md")).unwrap();
+    assert!(changes.contains("## Unreleased\n\n## 99.1.0 - 20") && changes.contains("- Before."));
+
+    assert!(release("99.2.0").1.contains("nothing to release"));
+    log(&changes.replace("## Unreleased\n", "## Unreleased\n\n- Another.\n"));
+    assert!(release("99.2.0").1.contains("commit them first"));
+}

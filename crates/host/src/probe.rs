@@ -522,9 +522,12 @@ fn control(machine: &Machine, fans: &Fans, control: Control, list: &mut List) ->
         Control::Frequency | Control::FrequencyCap | Control::FrequencyLimit => {
             for policy in &machine.cpus.policies {
                 let path = format!("{}/scaling_max_freq", policy.folder);
-                let value = sys.number::<u64>(&path).map(|khz| khz as f64 * 1e3);
+                let value = sys.number(&path).map(|khz: u64| khz as f64 * 1e3);
                 let of = policy.folder.rsplit('/').next().unwrap_or_default().to_owned();
-                list.steer(machine, of, path, value);
+                match policy.set_by_hand() {
+                    None => list.steer(machine, of, path, value),
+                    Some(why) => list.add(Some(of), Some(path), value.ok(), Some(why.to_owned())),
+                }
             }
             list.left(machine.cpus.left.clone());
             NO_FREQUENCIES
@@ -591,8 +594,7 @@ fn active_cores(machine: &Machine, list: &mut List) {
         list.add(Some(group), Some(path), Some(count as f64), obstacle);
     }
     if let outside @ 1.. = groups::outside(sys) {
-        let missing =
-            format!("no list restricts its {outside} tasks of users: they may use parked cores");
+        let missing = format!("no list keeps its {outside} tasks of users from parked cores");
         list.add(Some("root group".to_owned()), None, None, Some(missing));
     }
 }

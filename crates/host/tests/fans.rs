@@ -242,6 +242,22 @@ fn a_switch_that_can_only_be_written_keeps_every_fan_of_its_chip() {
     assert!(left.contains("pwm1_enable"), "{left}");
 }
 
+/// What the governor userspace was told is in no file: its file says the frequency of now.
+#[test]
+fn a_frequency_that_another_program_chooses_is_left_to_it() {
+    let tree = intel();
+    tree.put(&format!("{FIRST}/scaling_governor"), "userspace");
+    let before = tree.get(&format!("{FIRST}/scaling_max_freq"));
+    let folder = tempfile::tempdir().unwrap();
+    let state = State::open(folder.path()).unwrap();
+    let (mut host, left) = act(&tree, &state, Contest::Reassert);
+    assert!(left.len() == 1 && left[0].contains("its governor is userspace"), "{left:?}");
+    cycle(&mut host, |request| request.frequency.ask(0, Hertz(1.2e9), "test:"));
+    assert_eq!(tree.get(&format!("{FIRST}/scaling_max_freq")), before);
+    let saved = state.load().unwrap().unwrap().originals;
+    assert!(saved.iter().all(|one| !one.place.to_string().contains(FIRST)), "{saved:?}");
+}
+
 /// dell-smm's mode can only be written (lm-sensors issue 403): to root as well, who can read any
 /// file of a copy. What belongs together is steered together or not at all.
 #[test]

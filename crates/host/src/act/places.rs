@@ -23,6 +23,8 @@ pub struct Unit {
     places: Vec<Steered>,
     /// Whether it is set back whatever is to be left of its control.
     always: bool,
+    /// Why it could not be set back, whatever its places say.
+    refused: Option<&'static str>,
 }
 
 /// One place of a unit.
@@ -55,7 +57,7 @@ impl Unit {
     }
 
     fn of(control: Control, places: Vec<Steered>) -> Self {
-        Self { control, places, always: false }
+        Self { control, places, always: false, refused: None }
     }
 
     /// What its places are set to now, and what is to be left there.
@@ -67,6 +69,10 @@ impl Unit {
         machine: &Machine,
         leave: impl Fn(Control) -> Leave,
     ) -> Result<Vec<Original>, Notice> {
+        if let (Some(why), Some(first)) = (self.refused, self.places.first()) {
+            let text = format!("it is not steered: {why}");
+            return Err(Notice { place: first.place.clone(), text });
+        }
         let original = |one: &Steered| {
             let leave = if self.always { Leave::Restore } else { leave(self.control) };
             one.original(machine, leave).map_err(|reason| {
@@ -109,7 +115,7 @@ pub fn units(
     let mut all = Vec::new();
     let domain = |policy: &Policy| {
         let places = ["max", "min"].map(|which| Steered::new(limit(policy, which), Safe::Found));
-        Unit::of(Control::Frequency, places.into())
+        Unit { refused: policy.set_by_hand(), ..Unit::of(Control::Frequency, places.into()) }
     };
     if layout.paces_reactors {
         let its = machine.cpus.policies.iter().filter(|policy| layout.is_reactors(policy));

@@ -68,6 +68,19 @@ pub struct Policy {
     pub steps: Vec<Hertz>,
 }
 
+impl Policy {
+    /// Why a ceiling could not be taken back whatever happens: of a CPU that goes offline and comes
+    /// back, the governor `userspace` takes the frequency that it has then for the one that was
+    /// chosen (`cpufreq_userspace_policy_start`).
+    #[must_use]
+    pub fn set_by_hand(&self) -> Option<&'static str> {
+        (self.governor == "userspace").then_some(
+            "its governor is userspace, so another program chooses the frequency, and a CPU that \
+             goes offline would lose that choice; choose another governor, such as schedutil",
+        )
+    }
+}
+
 /// The architecture, for what to advise.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Arch {

@@ -163,11 +163,12 @@ impl Kernel {
 }
 
 /// What Ebb itself takes of the CPUs. On emulated ones the same work takes it many times as long as
-/// on the real server that this stands for; only as much as there counts as work.
+/// on the real server that this stands for; only as much as there counts as work. What this program
+/// takes is no server's work.
 struct Ebb {
     slower: f64,
-    /// Ticks of its threads so far, by their files.
-    threads: HashMap<String, f64>,
+    /// Ticks of the threads so far, and what share of them is left out, by their files.
+    threads: HashMap<String, (f64, f64)>,
     looks: u32,
     /// Seconds still to leave out, by CPU.
     owed: Vec<f64>,
@@ -190,31 +191,41 @@ impl Ebb {
         }
         if self.looks.is_multiple_of(FIND_EVERY) {
             self.threads.retain(|file, _| std::fs::exists(file).unwrap_or(false));
-            for file in threads() {
-                self.threads.entry(file).or_insert(0.0);
+            let left_out = 1.0 - 1.0 / self.slower;
+            let ebb = processes().filter(|process| {
+                let name = std::fs::read_to_string(format!("{process}/comm")).unwrap_or_default();
+                EBB.contains(&name.trim_end())
+            });
+            let ebb = ebb.flat_map(threads).map(|file| (file, left_out));
+            for (file, share) in ebb.chain(threads("/proc/self".to_owned()).map(|file| (file, 1.0)))
+            {
+                self.threads.entry(file).or_insert((0.0, share));
             }
         }
         self.looks += 1;
-        for (file, last) in &mut self.threads {
+        for (file, (last, share)) in &mut self.threads {
             let Some((ticks, cpu)) = ticks(file) else { continue };
             if let Some(owed) = self.owed.get_mut(cpu) {
-                *owed += (ticks - *last) / TICKS * (1.0 - 1.0 / self.slower);
+                *owed += (ticks - *last) / TICKS * *share;
             }
             *last = ticks;
         }
     }
 }
 
-/// The files of Ebb's threads.
-fn threads() -> impl Iterator<Item = String> {
-    let folders = |path: &str| std::fs::read_dir(path).into_iter().flatten().flatten();
-    let processes = folders("/proc").filter(|process| {
-        let name = std::fs::read_to_string(process.path().join("comm")).unwrap_or_default();
-        EBB.contains(&name.trim_end())
-    });
-    let tasks =
-        processes.flat_map(move |process| folders(&format!("{}/task", process.path().display())));
-    tasks.map(|task| format!("{}/stat", task.path().display()))
+/// The folders of all processes.
+fn processes() -> impl Iterator<Item = String> {
+    folders("/proc").filter(|path| path.ends_with(|last: char| last.is_ascii_digit()))
+}
+
+/// The files of a process' threads.
+fn threads(process: String) -> impl Iterator<Item = String> {
+    folders(&format!("{process}/task")).map(|task| format!("{task}/stat"))
+}
+
+fn folders(path: &str) -> impl Iterator<Item = String> {
+    let entries = std::fs::read_dir(path).into_iter().flatten().flatten();
+    entries.map(|entry| entry.path().display().to_string())
 }
 
 /// Ticks that a thread took so far, and the CPU it ran on last (proc_pid_stat(5), fields 14, 15

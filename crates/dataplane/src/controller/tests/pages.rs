@@ -66,8 +66,9 @@ fn pages_are_read_in_pieces_and_padded() {
         assert_eq!(log(&mut admin, page, 0, 4).is_ok(), is_listed, "{page}");
     }
     let firmware = log(&mut admin, 0x03, 0, 512).unwrap();
-    assert_eq!((firmware[0], &firmware[8..16]), (1, &b"0.1.0   "[..]));
-    assert_eq!(log(&mut admin, 0x03, 8, 8).unwrap(), b"0.1.0   ");
+    let version = format!("{:8}", env!("CARGO_PKG_VERSION"));
+    assert_eq!((firmware[0], &firmware[8..16]), (1, version.as_bytes()));
+    assert_eq!(log(&mut admin, 0x03, 8, 8).unwrap(), version.as_bytes());
     let beyond = log(&mut admin, 0x03, 508, 16).unwrap();
     assert_eq!(beyond, [0; 16]);
     assert_eq!(log(&mut admin, 0x03, 516, 4), Err(Status::INVALID_FIELD));
