@@ -166,6 +166,9 @@ impl Host {
             let raises = self.layout.raise_limits;
             remarks.extend(self.machine.cpus.ceilings(raises));
         }
+        if owned.iter().any(|one| one.is_of_cores()) {
+            remarks.extend(self.machine.cpus.apart_remark());
+        }
         if owns(Control::IdleWake) && !self.layout.raise_limits {
             remarks.extend(idle_wake::off(&self.machine, &self.layout));
         }
@@ -173,6 +176,9 @@ impl Host {
             remarks.extend(self.layout.drives.iter().filter_map(DriveParts::limit_remark));
         }
         remarks.extend(self.limits(owned));
+        if !self.layout.throttle.is_empty() {
+            remarks.extend(self.layout.drives.iter().filter_map(DriveParts::rates_remark));
+        }
         remarks.extend(self.layout.reactor_remark(&self.machine.cpus.policies));
         remarks.extend(self.layout.job_remarks(&self.topology));
         remarks

@@ -12,10 +12,11 @@ use serde::Serialize;
 
 use crate::act::cpusets::{self, Parkable};
 use crate::act::groups::{self, CGROUPS};
+use crate::act::tasks::usual;
 use crate::capability::Capability;
 use crate::find::chips::Of;
 use crate::find::conflicts::{self, Conflict};
-use crate::find::cpus::Arch;
+use crate::find::cpus::{Arch, shared};
 use crate::find::drives::Drive;
 use crate::find::fans::Fans;
 use crate::find::layout::Stated;
@@ -487,14 +488,13 @@ fn cores(machine: &Machine, signal: Signal, list: &mut List) -> &'static str {
     match signal {
         Signal::CoresActive => {
             let path = "sys/devices/system/cpu/online".to_owned();
-            list.add(all, Some(path), Some(machine.cpus.cores().count() as f64), None);
+            list.add(all, Some(path), Some(machine.cpus.shared_cores().count() as f64), None);
         }
         Signal::CoresFrequency => {
             for policy in &machine.cpus.policies {
                 let path = format!("{}/scaling_cur_freq", policy.folder);
-                let value = machine.sys.number::<u64>(&path).map(|khz| khz as f64 * 1e3);
-                let of = policy.folder.rsplit('/').next().map(str::to_owned);
-                list.read(of, path, value);
+                let value = machine.sys.number(&path).map(|khz: u64| khz as f64 * 1e3);
+                list.read(policy.folder.rsplit('/').next().map(str::to_owned), path, value);
             }
             list.left(machine.cpus.left.clone());
         }
@@ -582,19 +582,19 @@ fn control(machine: &Machine, fans: &Fans, control: Control, list: &mut List) ->
 fn active_cores(machine: &Machine, list: &mut List) {
     let sys = &machine.sys;
     let switch = format!("{CGROUPS}/cgroup.subtree_control");
-    list.steer(machine, "all".to_owned(), switch, Ok(machine.cpus.cores().count() as f64));
+    list.steer(machine, "all".to_owned(), switch, Ok(machine.cpus.shared_cores().count() as f64));
     if let Some(all) = list.found.last_mut().filter(|_| groups::below_root(sys).is_empty()) {
         all.missing =
             Some("no control group below sys/fs/cgroup has tasks: none to restrict".into());
     }
-    let usual = crate::act::tasks::usual(sys).len();
+    let usual = shared(sys, &usual(sys)).len();
     for Parkable { group, cpus, obstacle } in cpusets::parkable(sys) {
         let path = format!("{CGROUPS}/{group}/cpuset.cpus");
         let count = if cpus.is_empty() { usual } else { cpus.len() };
         list.add(Some(group), Some(path), Some(count as f64), obstacle);
     }
     if let outside @ 1.. = groups::outside(sys) {
-        let missing = format!("no list keeps its {outside} tasks of users from parked cores");
-        list.add(Some("root group".to_owned()), None, None, Some(missing));
+        let why = format!("no list keeps its {outside} tasks of users from parked cores");
+        list.add(Some("root group".to_owned()), None, None, Some(why));
     }
 }

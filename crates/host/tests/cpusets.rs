@@ -80,7 +80,7 @@ fn a_group_with_a_deadline_thread_is_never_written_and_named_with_the_thread() {
     thread(&tree, "user.slice/audio.scope", 812, SCHED_DEADLINE);
     thread(&tree, "system.slice", 813, 0);
     let mut bench = Bench::new(tree);
-    assert_eq!(park(&mut bench, 4), Outcome::Refused);
+    assert_eq!(park(&mut bench, 4), Outcome::Done, "all others are kept from parked cores");
     assert_eq!(
         (list(&bench.tree, "system.slice"), list(&bench.tree, "user.slice")),
         ("0-3,8-11".into(), String::new())
@@ -144,6 +144,42 @@ fn partitions_of_others_stay_as_they_are_and_their_cpus_are_nobody_else_s() {
     assert_eq!(list(&bench.tree, "rt.slice"), "1");
     // With CPU 1 the list of the others would make the partition invalid.
     assert_eq!(list(&bench.tree, "system.slice"), "0,2-3,8-11");
+}
+
+/// `isolcpus=`: the kernel balances no load there, so nobody is to be driven onto these.
+#[test]
+fn isolated_cpus_are_no_cores_of_a_policy_and_nobody_is_left_with_them_alone() {
+    let tree = intel();
+    tree.put("sys/devices/system/cpu/isolated", "0-3,8-11");
+    // Without the other four its tasks would have isolated ones alone.
+    tree.group("machine.slice", "0-4");
+    let mut bench = Bench::new(tree);
+    assert_eq!(bench.host.topology().groups[0].cores, 4);
+    assert_eq!(park(&mut bench, 2), Outcome::Done);
+    assert_eq!(list(&bench.tree, "system.slice"), "4-5,12-13");
+    park(&mut bench, 1);
+    assert_eq!(list(&bench.tree, "machine.slice"), "0-4");
+    assert_eq!(list(&bench.tree, "system.slice"), "4,12");
+    bench.restore();
+    assert_eq!(list(&bench.tree, "system.slice"), "");
+    // Every second thread isolated is still a core for all.
+    let tree = intel();
+    tree.put("sys/devices/system/cpu/isolated", "8-15");
+    assert_eq!(Bench::new(tree).host.topology().groups[0].cores, 8);
+}
+
+/// The kernel takes any name but one with `/` or a new line (`cgroup_mkdir`).
+#[test]
+fn a_group_that_cannot_be_saved_is_left_alone_and_named() {
+    for (name, list_found) in [("batch\tjobs", "0-15"), ("batch.slice", "0-3:1/2")] {
+        let tree = intel();
+        tree.group(name, list_found);
+        let mut bench = Bench::new(tree);
+        assert_eq!(park(&mut bench, 4), Outcome::Done);
+        assert_eq!(list(&bench.tree, name), list_found);
+        assert_eq!(list(&bench.tree, "system.slice"), "0-3,8-11");
+        assert!(told(&mut bench).contains("its tasks may use parked cores"));
+    }
 }
 
 /// `validate_change` in `kernel/cgroup/cpuset.c`: ENOSPC.

@@ -232,6 +232,25 @@ fn what_others_use_comes_first_and_a_limit_that_cannot_be_kept_is_refused() {
     assert!(ours.len() == 1 && ours[0].contains("name their control groups"), "{told:?}");
 }
 
+/// `io.max` is of one block device (`Documentation/admin-guide/cgroup-v2.rst`).
+#[test]
+fn a_drive_of_two_namespaces_is_not_told_as_limited() {
+    let tree = server();
+    for file in ["device/model", "device/serial", "size", "queue/rotational", "stat"] {
+        let first = tree.get(&format!("sys/block/nvme0n1/{file}"));
+        tree.put(&format!("sys/block/nvme0n2/{file}"), first);
+    }
+    let mut seconds = Seconds::new(tree, [(0.5, 10.0 * MB), (8.0, 40.0 * MB)], 50.0 * MB);
+    let said = seconds.bench.host.remarks(Control::ALL).join("\n");
+    assert!(said.contains("is nvme0n1, nvme0n2: io.max limits a single block device"), "{said}");
+    let mut request = seconds.bench.request();
+    request.read_rate.ask(0, 20.0 * MB, "test:");
+    seconds.pass();
+    seconds.pass();
+    assert_eq!(seconds.bench.apply(&request).of(Control::ReadRate, 0), Outcome::Refused);
+    assert_eq!(seconds.bench.tree.get(&file(NFS, "io.max")), "");
+}
+
 #[test]
 fn a_group_that_comes_is_limited_and_one_that_goes_is_let_go() {
     let mut seconds = Seconds::new(server(), LITTLE_AND_MUCH, 410.0 * MB);

@@ -12,6 +12,7 @@ use crate::act::originals::Original;
 use crate::act::owned::StateError;
 use crate::act::steering::{Steering, worse};
 use crate::act::tasks::usual;
+use crate::find::cpus::shared;
 use crate::find::machine::Machine;
 use crate::sys::{Sys, cpu_list, cpus};
 
@@ -30,7 +31,7 @@ pub struct Cpusets {
     sys: Sys,
     /// Where the controller is set.
     controller: usize,
-    /// The CPUs that are anybody's where nothing is parked: without the partitions of others.
+    /// The CPUs that any task may use where nothing is parked.
     all: Vec<u16>,
     /// Names, and where their lists are set.
     taken: Vec<(String, usize)>,
@@ -45,7 +46,7 @@ impl Cpusets {
     pub fn new(machine: &Machine, steering: &Steering) -> Option<Self> {
         let controller = steering.find(&controller())?;
         let sys = machine.sys.clone();
-        let all = usual(&sys);
+        let all = shared(&sys, &usual(&sys));
         let (taken, left, looked) = Default::default();
         Some(Self { sys, controller, all, taken, left, looked })
     }
@@ -69,9 +70,10 @@ impl Cpusets {
         let mut new = Vec::new();
         for name in names {
             if !self.taken.iter().any(|(known, _)| *known == name) {
-                match self.original(&name, steering) {
-                    Ok(original) => new.push(original),
-                    Err(reason) => self.leave(name, reason, steering),
+                let Original { found, leave, .. } = steering.original(self.controller);
+                match original(&self.sys, &name, found == "off") {
+                    Ok(original) => new.push(Original { leave: *leave, ..original }),
+                    Err(reason) => self.leave(&name, reason, steering),
                 }
             }
         }
@@ -79,22 +81,6 @@ impl Cpusets {
         self.take(new, steering)?;
         self.looked = Some(now);
         Ok(is_new)
-    }
-
-    /// What is to be given back to a group.
-    fn original(&self, group: &str, steering: &Steering) -> Result<Original, String> {
-        let found = Knob::cpuset(&self.sys, group).and_then(|mut knob| knob.read(&self.sys));
-        let found = found.map_err(|absent| absent.to_string())?;
-        let controller = steering.original(self.controller);
-        match groups::obstacle(&self.sys, group, &found, controller.found == "off") {
-            Some(obstacle) => Err(obstacle),
-            None => Ok(Original {
-                place: Place::Cpuset { group: group.to_owned() },
-                safe: found.clone(),
-                found,
-                leave: controller.leave,
-            }),
-        }
     }
 
     fn take(&mut self, new: Vec<Original>, steering: &mut Steering) -> Result<(), StateError> {
@@ -112,11 +98,11 @@ impl Cpusets {
     }
 
     /// Notes why a group is left alone; it is told once.
-    fn leave(&mut self, group: String, reason: String, steering: &mut Steering) {
-        if self.left.get(&group) != Some(&reason) {
-            let place = Place::Cpuset { group: group.clone() };
+    fn leave(&mut self, group: &str, reason: String, steering: &mut Steering) {
+        if self.left.get(group) != Some(&reason) {
+            let place = Place::Cpuset { group: group.to_owned() };
             steering.tell(place, format!("its tasks may use parked cores: {reason}"));
-            self.left.insert(group, reason);
+            self.left.insert(group.to_owned(), reason);
         }
     }
 
@@ -136,7 +122,7 @@ impl Cpusets {
         now: Nanos,
     ) -> (Outcome, Option<String>) {
         // CPUs may have come.
-        self.all.extend(usual(&self.sys));
+        self.all.extend(shared(&self.sys, &usual(&self.sys)));
         self.all.sort_unstable();
         self.all.dedup();
         if parked.is_empty() {
@@ -159,9 +145,17 @@ impl Cpusets {
             let left: Vec<_> = own.iter().copied().filter(|cpu| !parked.contains(cpu)).collect();
             let list = (left.len() < own.len() && !left.is_empty()).then(|| cpu_list(&left));
             if left.is_empty() {
-                self.leave(group, "it would have no CPU left".to_owned(), steering);
+                self.leave(&group, "it would have no CPU left".to_owned(), steering);
             }
-            outcome = worse(outcome, steering.set(at, list.as_deref(), now));
+            let set = steering.set(at, list.as_deref(), now);
+            // What has become dangerous to change stays as it is, and keeps nobody else.
+            if set != Outcome::Done
+                && let Err(why) = groups::is_safe(&self.sys, &group)
+            {
+                self.leave(&group, why.to_string(), steering);
+            } else {
+                outcome = worse(outcome, set);
+            }
         }
         (outcome, None)
     }
@@ -197,6 +191,14 @@ impl Cpusets {
     }
 }
 
+/// What is to be given back to a group; `ours` is whether the cpuset controller was off before.
+fn original(sys: &Sys, group: &str, ours: bool) -> Result<Original, String> {
+    let place = Place::Cpuset { group: group.to_owned() };
+    let original = Original::of(place, Knob::cpuset(sys, group), sys);
+    let original = original.map_err(|absent| absent.to_string())?;
+    groups::obstacle(sys, group, &original.found, ours).map_or(Ok(original), Err)
+}
+
 /// A control group as parking would find it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Parkable {
@@ -218,12 +220,7 @@ pub fn parkable(sys: &Sys) -> Vec<Parkable> {
     let one = |group: String| {
         let found = Knob::cpuset(sys, &group).and_then(|mut knob| knob.read(sys));
         let own = found.as_deref().ok().and_then(cpus).unwrap_or_default();
-        let obstacle = match found {
-            Ok(found) => groups::obstacle(sys, &group, &found, ours),
-            Err(absent) => Some(absent.to_string()),
-        };
-        let danger = || Some(groups::is_safe(sys, &group).err()?.to_string());
-        Parkable { obstacle: obstacle.or_else(danger), group, cpus: own }
+        Parkable { obstacle: original(sys, &group, ours).err(), group, cpus: own }
     };
     groups::below_root(sys).into_iter().map(one).collect()
 }

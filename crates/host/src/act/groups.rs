@@ -20,10 +20,10 @@ fn is_populated(sys: &Sys, group: &str) -> Option<bool> {
 }
 
 /// Why the CPUs of `group`, whose list was `found`, are left alone; `None` where they can be
-/// changed and given back. `ours` is whether the cpuset controller was off before.
+/// changed without danger and given back. `ours` is whether the cpuset controller was off before.
 pub fn obstacle(sys: &Sys, group: &str, found: &str, ours: bool) -> Option<String> {
     if !found.is_empty() || ours || is_populated(sys, group) != Some(true) {
-        return None;
+        return is_safe(sys, group).err().map(|danger| danger.to_string());
     }
     let all = sys.text("sys/devices/system/cpu/possible").unwrap_or_else(|_| "0-N".to_owned());
     Some(format!(

@@ -55,6 +55,8 @@ pub struct Parking {
     groups: Vec<Vec<Core>>,
     /// CPUs that others have taken offline since.
     away: Vec<u16>,
+    /// CPUs that are neither anybody's nor of the groups: nobody is to be left with these alone.
+    apart: Vec<u16>,
     /// Active cores of each group that were asked for, and the CPUs to park for that.
     plan: (Vec<u16>, Vec<u16>),
     tasks: Tasks,
@@ -83,7 +85,9 @@ impl Parking {
         };
         let (plan, saved, trouble) = Default::default();
         let (groups, away) = (layout.groups.clone(), Vec::new());
-        Some(Self { how, groups, away, plan, tasks, saved, state, trouble })
+        let mut apart = machine.cpus.apart.clone();
+        apart.retain(|cpu| !groups.iter().flatten().any(|core| core.cpus.contains(cpu)));
+        Some(Self { how, groups, away, apart, plan, tasks, saved, state, trouble })
     }
 
     /// What is set to park cores.
@@ -304,7 +308,7 @@ impl Parking {
         // once it has been back.
         let is_whole = |core: &&&Core| !core.cpus.iter().any(|cpu| self.away.contains(cpu));
         // What has lost all of its CPUs needs none of the others.
-        let is_here = |cpu: &u16| !self.away.contains(cpu);
+        let is_here = |cpu: &u16| !self.away.contains(cpu) && !self.apart.contains(cpu);
         let needed = needed.into_iter().map(|own| Vec::from_iter(own.into_iter().filter(is_here)));
         let needed: Vec<_> = needed.filter(|own| !own.is_empty()).collect();
         for (cores, asked) in self.groups.iter().zip(asked) {

@@ -88,7 +88,7 @@ impl Throttle {
         };
         Self {
             groups: layout.throttle.iter().map(group).collect(),
-            drives: layout.drives.iter().map(|parts| parts.drive.saved.clone()).collect(),
+            drives: layout.drives.iter().map(|parts| parts.rated().cloned()).collect(),
             all: vec![[0.0; 2]; count],
             unbound: vec![0; count],
             hosts: vec![Guest::default(); layout.hosts.len()],

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use ebb_policy::units::{Hertz, Nanos};
 
-use crate::sys::{Absent, Sys};
+use crate::sys::{Absent, Sys, cpu_list};
 
 /// Where Linux describes them.
 const ROOT: &str = "sys/devices/system/cpu";
@@ -134,6 +134,8 @@ pub struct Cpus {
     pub arch: Arch,
     /// Frequency domains that cannot be steered, by their folders, and why.
     pub left: Vec<(String, String)>,
+    /// CPUs online that are not anybody's: isolated (`isolcpus=`), or of a partition.
+    pub apart: Vec<u16>,
 }
 
 impl Cpus {
@@ -175,7 +177,27 @@ impl Cpus {
         });
         let arch = Arch::found(sys, &policies);
         let (cpus, sockets) = (cpus.collect(), packages.len() as u16);
-        Ok(Self { cpus, policies, sockets, arch, left })
+        let mut apart = online;
+        let shared = shared(sys, &apart);
+        apart.retain(|cpu| !shared.contains(cpu));
+        Ok(Self { cpus, policies, sockets, arch, left, apart })
+    }
+
+    /// Cores on which any task may run.
+    pub fn shared_cores(&self) -> impl Iterator<Item = &Cpu> {
+        self.cores().filter(|core| !core.siblings.iter().all(|cpu| self.apart.contains(cpu)))
+    }
+
+    /// What an operator should know of the others.
+    #[must_use]
+    pub fn apart_remark(&self) -> Option<String> {
+        (!self.apart.is_empty()).then(|| {
+            format!(
+                "CPUs {} are isolated or in a partition: no policy sets anything of their cores \
+                 unless machine.groups names them",
+                cpu_list(&self.apart)
+            )
+        })
     }
 
     /// What becomes of ceilings below what the hardware can do, where there are any.
@@ -199,6 +221,20 @@ impl Cpus {
     pub fn cores(&self) -> impl Iterator<Item = &Cpu> {
         self.cpus.iter().filter(|cpu| cpu.siblings.first() == Some(&cpu.number))
     }
+}
+
+/// Those of `online` that any task may use: the kernel balances no load on isolated ones, and those
+/// of a partition are its own. All, where that would be none.
+#[must_use]
+pub fn shared(sys: &Sys, online: &[u16]) -> Vec<u16> {
+    let read = |path: &str| sys.cpus(path).ok();
+    let isolated = read("sys/devices/system/cpu/isolated").unwrap_or_default();
+    let groups = read("sys/fs/cgroup/cpuset.cpus.effective").filter(|cpus| !cpus.is_empty());
+    let is_shared = |cpu: &u16| {
+        !isolated.contains(cpu) && groups.as_ref().is_none_or(|cpus| cpus.contains(cpu))
+    };
+    let shared: Vec<_> = online.iter().copied().filter(is_shared).collect();
+    if shared.is_empty() { online.to_vec() } else { shared }
 }
 
 /// The CPUs of each one's core, itself included: those that the kernel says, as far as they are

@@ -158,7 +158,7 @@ pub enum Impossible {
         cpu: u16,
     },
     /// The reactors have all cores.
-    #[error("ebb serve has all cores, and policies have none: leave them one at least")]
+    #[error("ebb serve has all cores that any task may use: leave policies one at least")]
     NoneLeft,
     /// A group to hold back that Ebb is a part of.
     #[error("\"{group}\" has this process in it, which would hold itself back: name another group")]
@@ -220,6 +220,26 @@ impl DriveParts {
     #[must_use]
     pub fn cap(&self) -> Cap {
         self.identity.as_ref().map_or(Cap::State, Cap::of)
+    }
+
+    /// What it is saved as where control groups can be limited there: `io.max` is of one block device.
+    #[must_use]
+    pub fn rated(&self) -> Option<&String> {
+        self.drive.saved.as_ref().filter(|_| self.drive.devices.len() == 1)
+    }
+
+    /// What an operator should know where they cannot.
+    #[must_use]
+    pub fn rates_remark(&self) -> Option<String> {
+        let Drive { name, id, devices, .. } = &self.drive;
+        (devices.len() > 1).then(|| {
+            format!(
+                "{} is {}: io.max limits a single block device, so no control group's rates are \
+                 limited there",
+                id.as_ref().unwrap_or(name),
+                devices.join(", ")
+            )
+        })
     }
 
     /// What an operator should know of its cap.
@@ -469,7 +489,7 @@ fn groups(
         cores
     };
     if stated.groups.is_empty() {
-        let free = machine.cpus.cores().filter(|cpu| !reactors.contains(&cpu.number));
+        let free = machine.cpus.shared_cores().filter(|cpu| !reactors.contains(&cpu.number));
         let all = order(free.map(core).collect());
         return if all.is_empty() { Err(Impossible::NoneLeft) } else { Ok(vec![all]) };
     }
