@@ -335,7 +335,7 @@ impl Source for Watched {
         let filled = self.reader.fill(batch);
         let Skipped { malformed, reasons, ignored } = self.reader.skipped();
         let notes = self.reader.notes();
-        if *malformed + *ignored > 0
+        if (*malformed + *ignored > 0 || !notes.is_empty())
             && let Ok(mut reports) = self.watch.reports.lock()
             && let Some(report) = reports.get_mut(self.index)
         {

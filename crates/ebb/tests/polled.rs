@@ -30,8 +30,9 @@ fn schedulers_stand_side_by_side_and_keep_the_contract() {
     assert_eq!((&found["profile"], &found["simulated"]), (&"all-flash".into(), &true.into()));
     let runs = found["runs"].as_array().unwrap();
     assert_eq!(runs[1]["policy"], "sandman(burst_depth=16)");
-    // The same requests under both, and less power.
-    assert_eq!(runs[0]["requests"], runs[1]["requests"]);
+    // The same requests under both but for those under way at the end, and less power.
+    let requests = [0, 1].map(|run: usize| runs[run]["requests"].as_f64().unwrap());
+    assert!((requests[0] / requests[1] - 1.0).abs() < 1e-3, "{requests:?}");
     assert!(found["verdicts"][0]["saved_share"].as_f64().unwrap() > 0.1, "{found}");
     for run in runs {
         let number = |name: &str| run[name].as_f64().unwrap();

@@ -94,6 +94,25 @@ fn a_machine_becomes_a_profile_that_the_twin_runs() {
     assert!(code == 2 && error.contains("--profile"), "{error}");
 }
 
+/// A model is not for the terminal to act on.
+#[test]
+fn what_a_drive_calls_itself_is_escaped() {
+    let root = tempfile::tempdir().unwrap();
+    let put = |file: &str, text: &str| {
+        let file = root.path().join(file);
+        fs::create_dir_all(file.parent().unwrap()).unwrap();
+        fs::write(file, text).unwrap();
+    };
+    put("sys/devices/system/cpu/online", "0-3");
+    put("sys/block/nvme0n1/device/model", "EVIL\u{1b}[31mRED");
+    put("sys/block/nvme0n1/device/serial", "1");
+    put("sys/block/nvme0n1/queue/rotational", "0");
+    put("sys/block/nvme0n1/size", "8");
+    put("sys/block/nvme0n1/stat", "1 0 8 1 1 0 8 1 0 2 2");
+    let text = prints(&["probe", "--root", root.path().to_str().unwrap()]);
+    assert!(text.contains("EVIL\\u{1b}[31mRED") && !text.contains('\u{1b}'), "{text}");
+}
+
 /// What is proposed is what the configuration takes, and a card's fan is steered if it is asked
 /// for.
 #[test]

@@ -256,6 +256,64 @@ fn a_command_meters_and_one_that_says_nothing_is_an_error() {
 }
 
 #[test]
+fn meters_say_what_they_take_and_why_they_do_not() {
+    let folder = tempfile::tempdir().unwrap();
+    let (trace, target) = (small_trace(folder.path()), folder.path().to_str().unwrap());
+    let wrap = ["--beyond", "wrap", "--size", "8MiB", "--sample", "20 ms", &trace, target];
+    let meter = |heading: &str, line: &str| {
+        format!("printf '{heading}\\n'; while :; do echo \"{line}\"; sleep 0.02; done")
+    };
+    let date = "$(date -u +%Y/%m/%d), $(date -u +%H:%M:%S.%N)Z";
+    for command in [
+        meter("date, time, power.draw [W], power.limit [W]", &format!("{date}, 61.50 W, 350 W")),
+        meter("Time,Power\\ns,mW", "$(date +%s.%N),61500"),
+        meter("time,power,unit", "$(date +%s.%N),0.0615,kW"),
+    ] {
+        let slowly = ["--meter-command", &command, "--rate-scale", "0.1"];
+        let report = replay(&[&slowly, &wrap[..]].concat());
+        let watts = report["repeats"][0]["energy"][0]["watts"].as_f64().unwrap();
+        assert!((watts - 61.5).abs() < 1e-6, "{command}: {report}");
+    }
+    for (command, why) in [
+        (meter("time,power.limit [W]", "$(date +%s),350"), "not measured power"),
+        (meter("time,ssj_ops/watt", "$(date +%s),41.2"), "not measured power"),
+        (meter("timestamp,power_w", "$(date +%s%3N),41.2"), "as in timestamp_ms"),
+        (meter("#d,-,18", "#d,-,18,1230"), "the first line is '#d,-,18'"),
+    ] {
+        let args = [&["replay", "--meter-command", command.as_str()], &wrap[..]].concat();
+        let (code, error) = fails(&args);
+        let words: Vec<&str> = error.split_whitespace().collect();
+        assert!(code == 2 && words.join(" ").contains(why), "{command}: {error}");
+    }
+}
+
+#[test]
+fn a_shape_of_a_report_says_what_it_leaves_out() {
+    let folder = tempfile::tempdir().unwrap();
+    let report = |(time, rate): (&str, &str)| {
+        format!("2026-11-25T{time}Z\nDevice r/s w/s %util\nsda {rate} 0 1\n\n")
+    };
+    let reports = [("10:00:00", "99"), ("10:00:10", "10"), ("10:00:20", "30")].map(report);
+    let cut = "2026-11-25T10:00:30Z\nDevice r/s w/s %util\nsda 3";
+    fs::write(folder.path().join("io.txt"), reports.concat() + cut).unwrap();
+    let workload = path(folder.path(), "w.toml");
+    let text = "name = 'w'\n[[arrivals]]\nname = 'a'\nrate = 1000\n\
+                access = { block = '4 KiB', read = 1 }\n\
+                shape.file = { path = 'io.txt', workload = 'sda', length = '200 ms' }\n";
+    fs::write(&workload, text).unwrap();
+    let target = folder.path().to_str().unwrap();
+    let args = ["replay", "--workload", &workload, "--duration", "200 ms", "--size", "1MiB"];
+    let told = prints(&[&args[..], &["--meter", "none", target]].concat());
+    let words = told.split_whitespace().collect::<Vec<_>>().join(" ");
+    for said in ["the first report (99 r/s, 0 w/s) is not counted", "is cut off and left out"] {
+        assert!(words.contains(said), "{told}");
+    }
+    let sim = prints(&["sim", "--workload", &workload, "--duration", "1 s", "--policy", "native"]);
+    let words = sim.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(words.contains("the first report (99 r/s"), "{sim}");
+}
+
+#[test]
 fn a_replay_keeps_the_recorded_rate_and_says_what_it_widened() {
     let folder = tempfile::tempdir().unwrap();
     let (trace, target) = (path(folder.path(), "cbr.log"), folder.path().to_str().unwrap());

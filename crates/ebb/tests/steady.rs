@@ -69,3 +69,50 @@ fn a_trace_that_is_too_short_is_played_again() {
     assert_eq!(constant["runs"][0]["requests"], once["runs"][0]["requests"]);
     assert!(constant["verdicts"][0]["saved_kwh_per_year"].is_number(), "{constant}");
 }
+
+/// What the hint says is what shows it: the same rule finds it and decides.
+#[test]
+fn a_hint_that_is_followed_is_not_given_again() {
+    for (policy, rate, start) in [
+        ("pacer-plus", "600 IOPS", "--duration 30s"),
+        ("pacer-plus", "600 IOPS", "--duration 150s"),
+        ("pacer-plus", "20 IOPS", "--duration 60s"),
+        ("pacer", "20 IOPS", "--duration 100s --warmup 5s"),
+        ("pacer", "20 IOPS", "--duration 20s --warmup 0s"),
+    ] {
+        let told = |options: &str| {
+            let server = ["sim", "--profile", "generic-1u", "--workload", "rand-rw", "--json"];
+            let policies = ["--policy", "native", "--policy", policy, "--rate", rate];
+            let options: Vec<&str> = options.split(' ').collect();
+            let result = json(&[&server[..], &policies, &options].concat());
+            let why = result["verdicts"][0]["unsettled"].as_str().unwrap_or_default().to_owned();
+            why.contains("to settle").then_some(why)
+        };
+        let Some(why) = told(start) else { continue };
+        let hint = why.rsplit("; ").next().unwrap().strip_suffix(" shows it").unwrap();
+        let followed = match (hint, start.split_once(" --warmup")) {
+            ("no --warmup", Some((duration, _))) => duration,
+            (hint, _) => hint.trim_end_matches(" without --warmup"),
+        };
+        assert_eq!(told(followed), None, "{policy} at {rate}: {why}");
+    }
+}
+
+/// What is overloaded draws and serves the same whatever is left out, and has no figure for a year.
+#[test]
+fn a_backlog_does_not_change_what_a_request_takes() {
+    let told = |warmup| {
+        let server = ["sim", "--profile", "generic-1u", "--workload", "rand-rw", "--json"];
+        let load = ["--rate", "3M IOPS", "--duration", "3s", "--warmup", warmup];
+        let policies = ["--policy", "native", "--policy", "constant(cores=0.5)"];
+        let result = json(&[&server[..], &load, &policies].concat());
+        let (run, verdict) = (&result["runs"][0], &result["verdicts"][0]);
+        assert_eq!(verdict["saved_kwh_per_year"], Value::Null, "{verdict}");
+        let number = |value: &Value| value.as_f64().unwrap();
+        [number(&run["iops_per_watt"]), number(&verdict["energy_per_request_change"]) + 1.0]
+    };
+    let (all, later) = (told("0s"), told("2s"));
+    for (all, later) in all.iter().zip(later) {
+        assert!((later / all - 1.0).abs() < 0.05, "{later} and {all}");
+    }
+}

@@ -225,10 +225,12 @@ impl Host {
         let places = holds.constant.iter().map(|hold| hold.place.clone());
         self.holds = (holds.of.clone(), places.collect());
         let raises = self.layout.raise_limits;
-        let kept = if raises { Vec::new() } else { holds.keep_limits(&self.machine) };
+        let mut unreadable = std::mem::take(&mut holds.left);
+        if !raises {
+            unreadable.extend(holds.keep_limits(&self.machine));
+        }
         let units = places::units(&self.machine, &self.layout, &self.topology, owned);
         let held = holds.constant.iter().chain(&holds.race).map(|hold| Unit::held(&hold.place));
-        let mut unreadable = kept;
         let mut found = Vec::new();
         for unit in units.into_iter().chain(held) {
             match unit.originals(&self.machine, &leave) {

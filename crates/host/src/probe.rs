@@ -224,7 +224,7 @@ impl List {
     }
 }
 
-const NO_FANS: &str = "no chip with pwm files; the management controller runs the fans";
+const NO_FANS: &str = "no chip with pwm files; firmware or a management controller runs the fans";
 const NO_PERCENTILES: &str = "the kernel counts no single requests; an `ebb serve` on this host \
                               counts its own: set `serve` in the configuration of ebb run";
 
@@ -314,7 +314,7 @@ fn heat(machine: &Machine, fans: &Fans, signal: Signal, list: &mut List) -> &'st
     match signal {
         Signal::InletTemperature => {
             for chip in &machine.chips {
-                if let Some(input) = chip.inlet_input() {
+                if let Some(input) = chip.inlet_input(&machine.sys) {
                     let value = chip.air(&machine.sys, input).map(|t| t.0);
                     list.read(None, chip.file(input), value);
                 }
@@ -335,7 +335,7 @@ fn heat(machine: &Machine, fans: &Fans, signal: Signal, list: &mut List) -> &'st
                 let value = chip.speed(&machine.sys, input).map(|speed| speed.0);
                 list.read(Some(of), chip.file(input), value);
             }
-            "no chip with a tachometer; the management controller runs the fans"
+            "no chip with a tachometer; firmware or a management controller runs the fans"
         }
     }
 }

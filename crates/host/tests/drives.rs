@@ -187,29 +187,30 @@ fn drives_without_power_states_count_with_the_most_they_can_draw() {
 /// How many disks a volume has, nobody says: it has no figure until the operator states one.
 #[test]
 fn a_volume_of_a_raid_controller_is_no_disk() {
-    let disk = |name, vendor, model| {
-        let files = [("device/vendor", vendor), ("device/model", model), ("device/serial", name)];
-        (name, files)
-    };
-    let all = [
-        disk("sda", "DELL", "PERC H730P Mini"),
-        disk("sdb", "AVAGO", "MR9361-8i"),
-        disk("sdc", "HPE", "LOGICAL VOLUME"),
-        disk("sdd", "ATA", "DELLBOSS VD"),
-        disk("sde", "SEAGATE", "ST16000NM002G"),
-        disk("sdf", "ATA", "SUPERCAP SSD"),
-        disk("sdg", "HP", "EG0600FBDBU"),
-    ];
-    let disks: Vec<_> = all.iter().map(|(name, files)| Disk { name, files }).collect();
-    let tree = with(&disks);
-    tree.put("sys/block/sdg/device/raid_level", "N/A");
+    let tree = Tree::new();
+    tree.cpus(1, 2, 1);
+    for (at, (name, vendor, model)) in [
+        ("sda", "DELL", "PERC H730P Mini"),
+        ("sdb", "AVAGO", "MR9361-8i"),
+        ("sdc", "HPE", "LOGICAL VOLUME"),
+        ("sdd", "ATA", "DELLBOSS VD"),
+        ("sde", "ATA", "SUPERCAP SSD"),
+        ("sdf", "HP", "EG0600FBDBU"),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let place = format!("pci0000:00/0000:00:01.0/host0/target0:2:{at}/0:2:{at}:0");
+        tree.scsi(name, &place, vendor, model).marks(name, &format!("naa.6{at}"), name);
+    }
+    tree.put("sys/block/sdf/device/raid_level", "N/A");
     let most = |stated: &Stated| -> Vec<_> {
         let host = Host::new(tree.machine(), stated, &[Control::PowerState]).unwrap();
         let drives = &host.layout().drives;
         drives.iter().map(|one| one.most().map(|(most, _)| most.0)).collect()
     };
     let disk = Some(20.0);
-    assert_eq!(most(&Stated::default()), [None, None, None, None, disk, disk, disk]);
+    assert_eq!(most(&Stated::default()), [None, None, None, None, disk, disk]);
     let stated = [("PERC H730P Mini".to_owned(), Watts(96.0))].into();
     let stated = Stated { drive_watts: stated, ..Stated::default() };
     assert_eq!(most(&stated)[..2], [Some(96.0), None]);

@@ -2,7 +2,8 @@
 
 use std::fs;
 
-use ebb_host::{Drive, Holds, Sys};
+use ebb_host::{Drive, Holds, Host, Stated, Sys};
+use ebb_policy::Control;
 use ebb_policy::units::Watts;
 
 use crate::real::{reasons, rows, sensed, server};
@@ -201,4 +202,128 @@ fn a_virtual_disk_has_no_spindle() {
     assert_eq!(drives.len(), 6);
     assert!(drives.iter().all(|drive| !drive.rotational && drive.is_virtual()), "{drives:#?}");
     assert!(reasons(&tree, "drive_standby").contains("no hard disk"));
+}
+
+/// Two control types for one package, as `intel-rapl` and `intel-rapl-tpmi`, count the same joules.
+#[test]
+fn a_package_counts_once() {
+    let tree = server(2);
+    let ranges = 262_143_328_850;
+    let zones = |kinds: &[&str]| {
+        for (kind, package) in kinds.iter().flat_map(|kind| [(kind, 0), (kind, 1)]) {
+            let (zone, name) = (format!("{kind}:{package}"), format!("package-{package}"));
+            tree.zone(&zone, &name, ranges);
+            tree.put(&format!("{ZONES}/{zone}/constraint_0_name"), "long_term")
+                .put(&format!("{ZONES}/{zone}/constraint_0_power_limit_uw"), 250_000_000);
+        }
+    };
+    zones(&["intel-rapl-tpmi", "intel-rapl"]);
+    let files = || -> Vec<_> {
+        let counted = |zone: &ebb_host::Zone| zone.folder.rsplit('/').next().unwrap().to_owned();
+        tree.machine().packages().map(counted).collect()
+    };
+    assert_eq!(files(), ["intel-rapl:0", "intel-rapl:1"]);
+    let holds = Holds { package_power: Some(Watts(99.0)), ..Holds::default() };
+    assert_eq!(holds.places(&tree.machine()).unwrap().constant.len(), 2, "one limit for each");
+    // The one that has all sockets, and each die of one is not the other's whole.
+    fs::remove_dir_all(tree.path().join(format!("{ZONES}/intel-rapl:1"))).unwrap();
+    assert_eq!(files(), ["intel-rapl-tpmi:0", "intel-rapl-tpmi:1"]);
+    tree.zone("intel-rapl:0", "package-0-die-0", ranges)
+        .zone("intel-rapl:1", "package-0-die-1", ranges)
+        .zone("intel-rapl:2", "package-1-die-0", ranges);
+    assert_eq!(files(), ["intel-rapl:0", "intel-rapl:1", "intel-rapl:2"]);
+}
+
+/// A limit of 8 °C would keep the cores at their lowest frequency for ever.
+#[test]
+fn a_limit_that_no_processor_has_is_named_and_not_used() {
+    for (limit, used) in [("8000", false), ("100000", true), ("60000", true)] {
+        let tree = server(1);
+        let heat =
+            [("temp1_input", "51000"), ("temp1_label", "Package id 0"), ("temp1_crit", limit)];
+        tree.chip(0, "coretemp", "coretemp.0", &heat);
+        let host = Host::new(tree.machine(), &Stated::default(), Control::ALL).unwrap();
+        assert_eq!(host.topology().throttle.is_some(), used, "{limit}");
+        let said = sensed(&tree).1;
+        assert_eq!(said.contains("temp1_crit: 8 °C is no limit of a processor"), !used, "{said}");
+    }
+}
+
+/// A package whose sensor cannot be read has cores, as one whose sensor says nonsense.
+#[test]
+fn a_package_that_cannot_be_read_is_as_hot_as_its_cores() {
+    let tree = server(1);
+    let cores = [
+        ("temp1_label", "Package id 0"),
+        ("temp2_input", "62000"),
+        ("temp2_label", "Core 0"),
+        ("temp3_input", "60000"),
+        ("temp3_label", "Core 1"),
+    ];
+    tree.chip(0, "coretemp", "coretemp.0", &cores);
+    fs::create_dir(tree.path().join("sys/class/hwmon/hwmon0/temp1_input")).unwrap();
+    let heat = rows(&tree, "socket_temperature");
+    assert_eq!(heat, [("hwmon/hwmon0/temp2_input".to_owned(), Some(62.0), true)]);
+    // Where none can be read they are asked again later.
+    for core in ["temp2_input", "temp3_input"] {
+        let file = tree.path().join(format!("sys/class/hwmon/hwmon0/{core}"));
+        fs::remove_file(&file).unwrap();
+        fs::create_dir(file).unwrap();
+    }
+    assert!(!reasons(&tree, "socket_temperature").contains("no chip of a processor"));
+}
+
+/// A converter of the board is on PMBus as well, by the same name, and takes in what a supply puts
+/// out.
+#[test]
+fn what_is_fed_by_a_supply_is_not_at_the_wall() {
+    let power = |volts: &[(&str, &str)]| {
+        let tree = server(1);
+        for (at, (millivolts, micros)) in volts.iter().enumerate() {
+            let files = [
+                ("in1_input", *millivolts),
+                ("in1_label", "vin"),
+                ("power1_input", *micros),
+                ("power1_label", "pin"),
+                ("power2_input", "1000000"),
+                ("power2_label", "pout1"),
+            ];
+            tree.chip(at as u16, "pmbus", &format!("7-005{at}"), &files);
+        }
+        (sensed(&tree).0.power.total.map(|watts| watts.0), reasons(&tree, "power"))
+    };
+    let (board, brick) = (("12050", "90000000"), ("48100", "300000000"));
+    let (total, why) = power(&[("229500", "320000000"), board, brick]);
+    assert_eq!(total, Some(320.0));
+    assert!(why.contains("pmbus takes in 12.05 V: a converter behind the supplies"), "{why}");
+    assert!(why.contains("takes in 48.1 V"), "{why}");
+    let (total, why) = power(&[("12100", "38000000")]);
+    assert!(total.is_none() && why.contains("takes in 12.1 V"), "{why}");
+    // Direct current from a telephone exchange, and a supply whose feed is off.
+    assert_eq!(power(&[brick, ("48200", "200000000"), board]).0, Some(500.0));
+    assert_eq!(power(&[("230000", "410000000"), ("0", "0")]), (Some(410.0), String::new()));
+}
+
+/// Other parts have air of their own, and of two sensors the one that says sense is asked.
+#[test]
+fn the_inlet_is_no_outlet() {
+    for (labels, expected) in [
+        ([("Outlet Ambient", "45000"), ("Ambient", "24000")], Some(24.0)),
+        ([("PSU Ambient", "38000"), ("Inlet Ambient", "23000")], Some(23.0)),
+        ([("Ambient", "27000"), ("Inlet Temp", "23000")], Some(23.0)),
+        ([("Inlet", "-128000"), ("Ambient", "23000")], Some(23.0)),
+        ([("Exhaust", "45000"), ("DIMM Ambient", "41000")], None),
+    ] {
+        let tree = server(1);
+        let [(first, one), (second, two)] = labels;
+        let files = [
+            ("temp1_input", one),
+            ("temp1_label", first),
+            ("temp2_input", two),
+            ("temp2_label", second),
+        ];
+        tree.chip(0, "dell_ddv", "dell-ddv", &files);
+        let inlet = sensed(&tree).0.cooling.inlet.map(|reading| reading.temperature.0);
+        assert_eq!(inlet, expected, "{labels:?}");
+    }
 }

@@ -161,6 +161,28 @@ impl Tree {
             .link(&format!("{folder}/device"), &format!("../../../{device}"))
     }
 
+    /// A SCSI disk at its place among all devices, such as `pci0000:00/…/target0:0:0/0:0:0:0`.
+    pub fn scsi(&self, name: &str, place: &str, vendor: &str, model: &str) -> &Self {
+        let device = format!("sys/devices/{place}");
+        let folder = format!("{device}/block/{name}");
+        let address = place.rsplit('/').next().unwrap();
+        self.put(&format!("{device}/vendor"), vendor)
+            .put(&format!("{device}/model"), model)
+            .put(&format!("{device}/type"), 0)
+            .put(&format!("{folder}/size"), 35_156_656_128_u64)
+            .put(&format!("{folder}/queue/rotational"), 1)
+            .put(&format!("{folder}/stat"), "100 0 800 50 300 0 2400 75 2 100 125")
+            .link(&format!("{folder}/device"), &format!("../../../{address}"))
+            .link(&format!("sys/block/{name}"), &format!("../devices/{place}/block/{name}"))
+    }
+
+    /// Its world-wide name and serial number.
+    pub fn marks(&self, name: &str, wwid: &str, serial: &str) -> &Self {
+        let file = |file: &str| format!("sys/block/{name}/device/{file}");
+        let page = format!("\0\u{1}\0{}{serial}", serial.len() as u8 as char);
+        self.put(&file("wwid"), wwid).put(&file("vpd_pg80"), page)
+    }
+
     /// A control group with a list of CPUs.
     pub fn group(&self, name: &str, cpus: &str) -> &Self {
         let folder = format!("sys/fs/cgroup/{name}");

@@ -52,7 +52,7 @@ impl Entry {
     pub fn line<'a>(&self, policy: &'a str, names: &Names) -> Line<'a> {
         let Decision { at, control, part, from, to, asked, reason } = self.decision;
         Line {
-            time_s: at.seconds(),
+            time_s: at.decimal(),
             policy,
             control: control.row().name,
             of: names.of(control.row().domain, part),

@@ -1,5 +1,7 @@
 //! Files that are not read, by name and with what to do instead.
 
+use crate::reports::Report;
+
 /// Forms that are not read: how they begin, their names, and a command that undoes them.
 const FOREIGN: [(&[u8], &str, &str); 11] = [
     (b"\xfd7zXZ\0", "compressed with xz", "xz -dc"),
@@ -86,12 +88,23 @@ const DATA: [(&[u8], &str, &str); 18] = [
 /// Text of other programs: by what stands in it or, behind `\n`, how a line begins; what it is, and
 /// why it is no trace.
 const TEXT: [(&[&str], &str, &str); 24] = [
-    (&[" CPU)"], "a report of iostat or sar", SHAPE),
-    (&["avg-cpu:", "_read/s ", " r/s "], "a report of iostat", SHAPE),
-    (&["\"resultType\""], "an answer of Prometheus", SHAPE),
-    (&["# hostname;interval;"], "a report of sadf", SHAPE),
-    (&["\"sysstat\""], "a report of iostat or sadf in JSON", SHAPE),
+    (
+        &["\n# DXT, "],
+        "the output of darshan-dxt-parser",
+        "calls on files; as such Ebb reads them as CSV, with the heading: awk \
+         'BEGIN {print \"start_s,end_s,rank,file_id,op,offset,length\"} /^# DXT, file_id:/ \
+         {f = $4; sub(\",\", \"\", f)} /^ *X_POSIX/ {print $7 \",\" $8 \",\" $2 \",\" f \",\" \
+         ($3 == \"read\" ? \"R\" : \"W\") \",\" $5 \",\" $6}' FILE | ebb … -",
+    ),
+    (&["avg-cpu:", "_read/s ", " r/s "], "a report of iostat", MEANS),
     (&["\nprocs -"], "the output of vmstat", MEANS),
+    (&["(PDH-CSV "], "counters of perfmon or esxtop", MEANS),
+    (&["\nAAA,progname,"], "a report of nmon", MEANS),
+    (
+        &["D    BLOCK   SIZE "],
+        "the output of DTrace's iosnoop",
+        "it has no times without -t: with them, read it with --columns",
+    ),
     (&["MB/sec "], "a report of vdbench", MEANS),
     (&["Total DISK READ", " be/4 "], "the output of iotop", MEANS),
     (&["= All Devices =", "\nQ2Q "], "a report of btt", "blkparse prints what it sums up"),
@@ -110,7 +123,7 @@ const TEXT: [(&[&str], &str, &str); 24] = [
     ),
     (&["fio version 1"], "a log of an old fio", "fio 2 and 3 write versions that have times"),
     (
-        &["block_rq_", "block_bio_"],
+        &["block_rq_", "block_bio_", "# tracer: ", "nvme_complete_rq", "scsi_dispatch_cmd"],
         "events of the kernel (ftrace, perf script)",
         "record with blktrace, or with BCC's biosnoop",
     ),
@@ -149,18 +162,20 @@ pub(crate) fn other(name: &str, head: &[u8]) -> Option<String> {
     let data = DATA.iter().find(|(magic, ..)| head.starts_with(magic));
     let (what, why) = if let Some((_, what, why)) = data {
         (*what, *why)
+    } else if let Some(report) = Report::of(&text[1..]) {
+        (report.name(), SHAPE)
     } else if let Some((_, what, why)) = TEXT.iter().find(|(marks, ..)| has(marks)) {
         (*what, *why)
     } else if name.contains("oracleGeneral") {
         (CACHES, DIGESTS)
-    } else if is_fio_log(&text) {
+    } else if let Some(reason) = rows(head, false) {
+        return Some(reason);
+    } else if text.lines().skip(1).take(2).all(is_event) && text.lines().nth(1).is_some() {
         (
-            "a log of fio's latencies, rates or bandwidths",
-            "its requests are in what write_iolog writes; latencies with log_offset=1 can be read \
-             with --columns time:ms,latency:ns,op:0=read,size:bytes,offset:bytes,...",
+            "blkparse's output in a form of its own (-f)",
+            "print the default form, or choose the rows of one action: --columns \
+             ...,=Q,... with =Q in the place of the action, and what the other columns are",
         )
-    } else if is_diskstats(&text) {
-        ("a copy of /proc/diskstats", "it has counters since the start: record with blktrace")
     } else if text.trim_start().starts_with(['{', '[']) {
         (
             "JSON of a kind that Ebb does not know",
@@ -177,29 +192,56 @@ pub(crate) fn other(name: &str, head: &[u8]) -> Option<String> {
     Some(format!("{what}, not a block trace: {why}"))
 }
 
-/// `500, 81920, 0, 4096, 0, 0`: ms, value, direction, size and more.
-fn is_fio_log(text: &str) -> bool {
-    let is_one = |line: &str| {
-        let columns: Vec<_> = line.split(", ").map(|column| column.trim().parse::<u64>()).collect();
-        (4..=7).contains(&columns.len())
-            && columns.iter().all(Result::is_ok)
-            && matches!(columns[2], Ok(0..=2))
+/// What a file is that is known by all the first of its rows, though they may fit a format without
+/// marks; `whole` says that nothing follows `head`.
+pub(crate) fn rows(head: &[u8], whole: bool) -> Option<String> {
+    let end = memchr::memrchr(b'\n', head).filter(|_| !whole).unwrap_or(head.len());
+    let text = String::from_utf8_lossy(&head[..end]);
+    let lines = || text.lines().filter(|line| !line.trim().is_empty());
+    let all = |is_one: fn(&str) -> bool| lines().next().is_some() && lines().all(is_one);
+    let (what, why) = if all(is_fio_log) {
+        (
+            "a log of fio's latencies, rates or bandwidths",
+            "its requests are in what write_iolog writes; latencies with log_offset=1 can be read \
+             with --columns time:ms,latency:ns,op:0=read,size:bytes,offset:bytes,...",
+        )
+    } else if all(is_diskstats) {
+        ("a copy of /proc/diskstats", "it has counters since the start: record with blktrace")
+    } else {
+        return None;
     };
-    first_lines(text, is_one)
+    Some(format!("{what}, not a block trace: {why}"))
+}
+
+/// `500, 81920, 0, 4096, 0, 0x4002`: ms, value, direction, size and more, a blank behind each comma
+/// and the priority perhaps in hexadecimal.
+fn is_fio_log(line: &str) -> bool {
+    let number = |column: &str| {
+        let hex = column.strip_prefix("0x").and_then(|hex| u64::from_str_radix(hex, 16).ok());
+        column.parse().ok().or(hex)
+    };
+    let columns: Vec<_> = line.split(", ").map(|column| number(column.trim())).collect();
+    (4..=7).contains(&columns.len())
+        && columns.iter().all(Option::is_some)
+        && matches!(columns[2], Some(0..=2))
 }
 
 /// `8 0 sda 100 0 800 50 300 0 2400 75 2 100 125`: numbers of the device, its name, counters.
-fn is_diskstats(text: &str) -> bool {
-    first_lines(text, |line| {
-        let columns = || line.split_whitespace().enumerate();
-        columns().count() >= 14
-            && columns().all(|(at, column)| (at == 2) != column.parse::<u64>().is_ok())
-    })
+fn is_diskstats(line: &str) -> bool {
+    let columns = || line.split_whitespace().enumerate();
+    columns().count() >= 14
+        && columns().all(|(at, column)| (at == 2) != column.parse::<u64>().is_ok())
 }
 
-fn first_lines(text: &str, are: impl Fn(&str) -> bool) -> bool {
-    let mut lines = text.trim_start().lines().take(2).peekable();
-    lines.peek().is_some() && lines.all(are)
+/// `8,0 Q 0.000000000 R 223490 8 dd`: a device by its numbers, and an action of blkparse.
+fn is_event(line: &str) -> bool {
+    let is_device = |word: &str| {
+        word.split_once(',').is_some_and(|(major, minor)| {
+            major.parse::<u16>().is_ok() && minor.parse::<u32>().is_ok()
+        })
+    };
+    let has = |wanted: &dyn Fn(&str) -> bool| line.split_whitespace().any(wanted);
+    has(&is_device) && has(&|word| word.len() == 1 && "QGIDCMAXPU".contains(word))
 }
 
 #[cfg(test)]
@@ -262,6 +304,14 @@ mod tests {
             ("filename,file_offset,application\nabc,4096,bigtable\n", "Thesios"),
             ("Device             tps    kB_read/s    kB_wrtn/s\nsda 1.00 2.00 3.00\n", "of iostat"),
             ("Device            r/s     rkB/s\nsda  1.00 2.00\n", "of iostat"),
+            ("device     r/s   w/s     kr/s\nada0  10  20  100.0\n", "it has means over time"),
+            ("8,0 Q 0.0 R 223490 8 dd\n8,0 D 0.1 R 223490 8 dd\n", "=Q"),
+            ("# DXT, file_id: 79, file_name: /f\n X_POSIX 0 write 0 0 4096 0.01 0.02\n", "awk"),
+            ("500, 81920, 1, 0, 0\n1000, 81912, 1, 0, 0\n", "op:0=read"),
+            ("1, 10666, 1, 8192, 0x0000\n2, 10666, 0, 8192, 0x4002\n", "op:0=read"),
+            ("# tracer: blk\n#\n  dd-1234  [001]   100.0:   8,0    Q   R 2 + 8 [dd]\n", "ftrace"),
+            ("\"(PDH-CSV 4.0) (UTC)(0)\",\"\\\\h\\Reads/sec\"\n\"11/29\",\"1\"\n", "perfmon"),
+            ("AAA,progname,nmon\nDISKXFER,T0001,5.0\n", "nmon"),
             ("procs -----------memory----------\n r  b   swpd\n", "vmstat"),
             ("   8       0 sda 100 0 800 50 300 0 2400 75 2 100 125\n", "/proc/diskstats"),
             ("==================== All Devices ====================\n", "btt"),

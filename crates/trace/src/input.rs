@@ -17,11 +17,13 @@ struct Buffer {
     bytes: Vec<u8>,
     start: usize,
     end: usize,
+    /// Behind the last end of a line in `bytes`.
+    lines_end: usize,
 }
 
 impl Buffer {
     fn new(from: Box<dyn Read + Send>) -> Self {
-        Self { from, bytes: vec![0; BUFFER], start: 0, end: 0 }
+        Self { from, bytes: vec![0; BUFFER], start: 0, end: 0, lines_end: 0 }
     }
 
     /// Reads more behind what is there; `false` at the end of the stream.
@@ -32,7 +34,10 @@ impl Buffer {
         loop {
             match self.from.read(&mut self.bytes[self.end..]) {
                 Ok(read) => {
-                    self.end += read;
+                    let read_to = self.end + read;
+                    let newline = memchr::memrchr(b'\n', &self.bytes[self.end..read_to]);
+                    self.lines_end = newline.map_or(0, |at| self.end + at + 1);
+                    self.end = read_to;
                     return Ok(read > 0);
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -148,6 +153,10 @@ impl Records for Lines {
             }
             return parsed.map(Some).map_err(Fault::Record);
         }
+    }
+
+    fn is_ready(&self) -> bool {
+        self.buffer.start < self.buffer.lines_end
     }
 
     fn position(&self) -> u64 {

@@ -27,8 +27,10 @@ mod order;
 pub mod output;
 pub mod pressure;
 pub mod reader;
+mod reports;
 pub mod request;
 pub mod stats;
+pub mod times;
 pub mod transform;
 pub mod write;
 

@@ -14,7 +14,7 @@ use crate::format::{
 };
 use crate::gzip::Gzip;
 use crate::input::{Lines, Vscsi};
-use crate::reader::Reader;
+use crate::reader::{Reader, told};
 use crate::request::{Source, TraceError};
 
 /// Bytes by which a format is detected, behind the comments at the start.
@@ -223,6 +223,10 @@ const UTF8_MARK: &[u8] = b"\xef\xbb\xbf";
 const MAGIC: usize = 4;
 
 fn known(name: &str, head: &Head) -> Result<Format, TraceError> {
+    // Rows of other programs may fit a format without marks.
+    if let Some(reason) = foreign::rows(&head.bytes, head.whole) {
+        return Err(TraceError::Format { file: name.to_owned(), reason });
+    }
     match detect(&head.bytes, head.whole) {
         Detected::Format(format) => return Ok(format),
         Detected::Doubt(reason) => {
@@ -231,7 +235,7 @@ fn known(name: &str, head: &Head) -> Result<Format, TraceError> {
         Detected::None => {}
     }
     if let Some(error) = &head.error {
-        let text = format!("{error}, within the first bytes: 0 requests were read");
+        let text = format!("{}, within the first bytes: 0 requests were read", told(error));
         let source = io::Error::new(error.kind(), text);
         return Err(TraceError::Io { file: name.to_owned(), source });
     }

@@ -107,13 +107,19 @@ impl Reader {
             let name = self.format;
             format!("read as {name}: {units}; --format or --columns for other units")
         });
+        let tick = self.format.tick().map(|tick| {
+            format!(
+                "its clock has whole ticks of {tick}: requests of one are spread evenly over it, \
+                 when they came in it is not known"
+            )
+        });
         let empty = (self.empty > 0).then(|| {
             format!(
                 "{} reads, writes and trims of 0 bytes were passed over: they move nothing",
                 self.empty
             )
         });
-        units.into_iter().chain(self.records.notes()).chain(empty).collect()
+        units.into_iter().chain(tick).chain(self.records.notes()).chain(empty).collect()
     }
 
     /// Takes the next record into `batch` or the window; `false` at the end.
@@ -255,19 +261,32 @@ impl Reader {
 
     #[cold]
     fn broken(&self, source: &io::Error) -> TraceError {
-        let what = match source.kind() {
-            io::ErrorKind::UnexpectedEof => "the file ends early (truncated?): ",
-            _ => "",
-        };
-        let text = format!("{what}{source}, after {} requests were read", self.read);
+        let text = format!("{}, after {} requests were read", told(source), self.read);
         TraceError::Io { file: self.file.clone(), source: io::Error::new(source.kind(), text) }
+    }
+}
+
+/// What an error of a stream means, and what to do where that is known.
+pub(crate) fn told(error: &io::Error) -> String {
+    let text = error.to_string();
+    if text.contains("too much memory") {
+        return "packed with zstd --long, which takes more memory to unpack than Ebb uses: zstd \
+                -dc --long=31 FILE | ebb … -"
+            .to_owned();
+    }
+    match error.kind() {
+        io::ErrorKind::UnexpectedEof => format!("the file ends early (truncated?): {text}"),
+        _ if text.contains("incomplete") => format!("the file ends early (truncated?): {text}"),
+        _ => text,
     }
 }
 
 impl Source for Reader {
     fn fill(&mut self, batch: &mut Vec<Request>) -> Result<(), TraceError> {
-        let full = batch.len() + BATCH;
-        while !self.ended && batch.len() < full {
+        let (empty, full) = (batch.len(), batch.len() + BATCH);
+        // What is there is given before more is waited for.
+        while !self.ended && batch.len() < full && (batch.len() == empty || self.records.is_ready())
+        {
             match self.step(batch) {
                 Ok(true) => {}
                 Ok(false) => self.ended = true,
@@ -279,7 +298,8 @@ impl Source for Reader {
                 }
             }
         }
-        while batch.len() < full
+        while self.ended
+            && batch.len() < full
             && let Some(earliest) = self.waiting.pop()
         {
             self.hand_out(earliest, batch);

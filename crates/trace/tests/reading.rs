@@ -296,6 +296,44 @@ fn memory_stays_flat_however_long_the_trace() {
 }
 
 #[test]
+fn what_is_there_is_given_before_more_is_waited_for() {
+    struct Live(Option<Vec<u8>>);
+    impl Read for Live {
+        fn read(&mut self, to: &mut [u8]) -> std::io::Result<usize> {
+            let lines = self.0.take().ok_or_else(|| std::io::Error::other("it would wait"))?;
+            let (now, later) = lines.split_at(lines.len().min(to.len()));
+            to[..now.len()].copy_from_slice(now);
+            self.0 = Some(later.to_vec()).filter(|later| !later.is_empty());
+            Ok(now.len())
+        }
+    }
+    let lines: String = (0..80).map(|at| format!("0,{at},512,W,0.{at:03}\n")).collect();
+    let live = Live(Some(lines.into_bytes()));
+    let mut reader = open_stream("t", live, &OpenOptions::default()).unwrap();
+    let mut read = Vec::new();
+    while read.len() < 80 {
+        reader.fill(&mut read).unwrap();
+    }
+    assert!(reader.fill(&mut read).unwrap_err().to_string().contains("it would wait"));
+}
+
+#[test]
+fn archives_say_what_to_do_with_them() {
+    let text = many(200_000);
+    let mut to = zstd::Encoder::new(Vec::new(), 1).unwrap();
+    to.set_parameter(zstd::zstd_safe::CParameter::WindowLog(28)).unwrap();
+    to.long_distance_matching(true).unwrap();
+    to.write_all(text.as_bytes()).unwrap();
+    let long = to.finish().unwrap();
+    let cut = gzip(b"0,1,512,W,0.5\n")[..16].to_vec();
+    for (packed, said) in [(long, "zstd -dc --long=31 FILE"), (cut, "ends early (truncated?)")] {
+        let error = open_bytes("t", packed, &OpenOptions::default());
+        let error = error.and_then(|mut reader| all(&mut reader)).unwrap_err().to_string();
+        assert!(error.contains(said), "{error}");
+    }
+}
+
+#[test]
 fn a_line_without_end_is_refused_and_a_lenient_reader_goes_on_after_it() {
     let text = format!("0 0 0 8 1\n20000 0 0 8 1\n{}\n", "7".repeat(1_000_000));
     let text = format!("{text}40000 0 0 8 1\n");

@@ -216,6 +216,39 @@ fn a_volume_and_the_disk_below_it_count_once() {
 }
 
 #[test]
+fn units_and_times_that_were_taken_are_said() {
+    let tencent = "1538323200,12910952,128,0,1063\n1538323200,8,8,1,1063\n";
+    let said = notes(tencent);
+    assert!(said.contains("read as tencent: times in s, offsets in sectors, sizes in sectors"));
+    assert!(said.contains("whole ticks of 1 s: requests of one are spread"), "{said}");
+    assert!(notes("0,R,4096,4096,1577808144360767\n").contains("read as alibaba: times in us"));
+    let marked = "8,0 1 1 0.1 9 Q R 0 + 1 [x]\n";
+    assert_eq!(notes(marked), "");
+    let fio =
+        |wait: &str| format!("fio version 2 iolog\na add\na read 0 512\n{wait}a read 512 512\n");
+    assert!(notes(&fio("")).contains("has no times: everything arrives at once"));
+    assert!(notes(&fio("a wait 1000\n")).contains("ms since its start"));
+}
+
+/// In files of Linux 4.3 to 4.11: `dd bs=1M`, whose sectors were issued and completed once.
+#[test]
+fn split_requests_count_once() {
+    let text = "\
+  8,0    1        1     0.000000000  1000  Q   W 0 + 2048 [dd]
+  8,0    1        2     0.000001000  1000  X   W 0 / 1024 [dd]
+  8,0    1        3     0.000002000  1000  Q   W 1024 + 1024 [dd]
+  8,0    1        4     0.000003000  1000  G   W 0 + 1024 [dd]
+  8,0    1        5     0.000004000  1000  D   W 0 + 1024 [dd]
+  8,0    1        6     0.000005000  1000  D   W 1024 + 1024 [dd]
+dd (1000)
+ Reads Queued:           0,        0KiB  Writes Queued:           2,     1024KiB
+";
+    assert_eq!(sums(text), ([0, 1, 0], [0, 1 << 20], 0, 1 << 20));
+    assert!(notes(text).contains("the rest of requests that were split"), "{}", notes(text));
+    same_elsewhere(text);
+}
+
+#[test]
 fn zone_appends_are_data() {
     let rows = [
         "259,1    3        1     0.000000000  4001  Q  ZA 524288 + 256 [fio]",

@@ -112,7 +112,8 @@ pub struct PartTotal {
     pub requests: u64,
     /// Bytes that they read and wrote.
     pub bytes: u64,
-    /// Latency from when a client meant to send a request to its answer, in nanoseconds.
+    /// Latency from when a client meant to send a request to its answer, in nanoseconds; of those
+    /// that came in the time counted.
     pub latency: Histogram<u64>,
     /// Sum of latencies, for an exact mean.
     pub latency_sum: u128,
@@ -127,8 +128,13 @@ impl PartTotal {
     /// Exact mean latency in nanoseconds; 0 without requests.
     #[must_use]
     pub fn mean_latency(&self) -> f64 {
-        if self.requests == 0 { 0.0 } else { self.latency_sum as f64 / self.requests as f64 }
+        mean(self.latency_sum, &self.latency)
     }
+}
+
+/// Mean of what `histogram` holds, whose sum is known exactly; 0 of nothing.
+fn mean(sum: u128, histogram: &Histogram<u64>) -> f64 {
+    if histogram.is_empty() { 0.0 } else { sum as f64 / histogram.len() as f64 }
 }
 
 /// What a part of a run came to, counted by itself.
@@ -153,7 +159,7 @@ pub struct Spell {
 /// What a run came to.
 #[derive(Debug, Clone)]
 pub struct Outcome {
-    /// Requests completed.
+    /// Requests completed in the time counted, whenever they came.
     pub requests: u64,
     /// Of these, reads.
     pub reads: u64,
@@ -163,11 +169,15 @@ pub struct Outcome {
     pub span: Nanos,
     /// When the run ended, since its start: warm-up included, as in the times of jobs.
     pub end: Nanos,
+    /// When the last request came, or the end asked for: until [`Outcome::end`] only what waited
+    /// then was served.
+    pub asked: Nanos,
     /// Energy by component.
     pub energy: Energy,
     /// Largest mean power of any one control period.
     pub peak: Watts,
-    /// Latency from when a client meant to send a request to its answer, in nanoseconds.
+    /// Latency from when a client meant to send a request to its answer, in nanoseconds; of those
+    /// that came in the time counted.
     pub latency: Histogram<u64>,
     /// Sum of latencies, for an exact mean.
     pub latency_sum: u128,
@@ -377,6 +387,7 @@ impl Outcome {
             bytes: 0,
             span: Nanos::ZERO,
             end: Nanos::ZERO,
+            asked: Nanos::ZERO,
             energy: Energy::default(),
             peak: Watts(0.0),
             latency,
@@ -403,16 +414,23 @@ impl Outcome {
     /// Exact mean latency in nanoseconds; 0 without requests.
     #[must_use]
     pub fn mean_latency(&self) -> f64 {
-        if self.requests == 0 { 0.0 } else { self.latency_sum as f64 / self.requests as f64 }
+        mean(self.latency_sum, &self.latency)
     }
     /// Mean power over the run.
     #[must_use]
     pub fn mean_power(&self) -> Watts {
         self.energy.total() / self.span
     }
-    /// Requests per second.
+    /// Requests completed per second.
     #[must_use]
     pub fn iops(&self) -> f64 {
         self.requests as f64 / self.span.seconds()
+    }
+    /// By how much longer the server takes than requests come, as a share of the time counted: by
+    /// what waits at the end less what waited when counting began. Above 0 the queue grows.
+    #[must_use]
+    pub fn falls_behind(&self) -> f64 {
+        let waited = (self.requests as f64 - self.latency.len() as f64) / self.iops().max(1e-9);
+        (self.end.saturating_sub(self.asked).seconds() - waited) / self.span.seconds().max(1e-9)
     }
 }

@@ -298,6 +298,31 @@ fn warm_up_is_simulated_but_not_counted() {
     assert!((ratio - 0.75).abs() < 0.01, "{ratio}");
 }
 
+/// What is done and what it takes are of the same seconds, however much waits when counting begins.
+#[test]
+fn rates_and_energy_are_of_the_same_seconds() {
+    // Twice what one core can do, and what it can do.
+    let profile = server(1, 100_000);
+    for (gap, behind) in [(50e3, true), (200e3, false)] {
+        let outcomes = [0, 1, 3].map(|warmup| {
+            let native = Box::new(ebb_policy::cpu::Native);
+            let (end, warmup) = (Some(Nanos::from_secs(4)), Nanos::from_secs(warmup));
+            let load = poisson(200_000, gap);
+            run(Run { warmup, ..job(&profile, native, load, end) }, &mut Unobserved).unwrap()
+        });
+        let [all, ..] = &outcomes;
+        for outcome in &outcomes {
+            let per = |of: &Outcome| of.energy.total().0 / of.requests as f64;
+            let near = |a: f64, b: f64| (a / b - 1.0).abs() < 0.03;
+            assert!(near(outcome.iops(), all.iops()), "{} {}", outcome.iops(), all.iops());
+            assert!(near(per(outcome), per(all)), "{} {}", per(outcome), per(all));
+            let drive: u64 = outcome.drives.iter().map(|drive| drive.requests).sum();
+            assert_eq!(drive, outcome.requests);
+            assert_eq!(outcome.falls_behind() > 0.01, behind, "{}", outcome.falls_behind());
+        }
+    }
+}
+
 #[test]
 fn overload_keeps_memory_bounded_and_counts_the_wait() {
     // Twice what one core can do; every request is answered, late.

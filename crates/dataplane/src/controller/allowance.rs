@@ -8,6 +8,7 @@ use std::time::Instant;
 
 use ebb_policy::units::Nanos;
 
+use super::ends::Ends;
 use super::lock::lock;
 
 /// What a host that was idle may do at once: its allowance of so long.
@@ -82,6 +83,8 @@ pub(super) struct Allowance {
     /// All that is looked at for hosts without limits.
     is_set: AtomicBool,
     buckets: Mutex<Buckets>,
+    /// Those of them that have ended.
+    pub ends: Ends,
 }
 
 #[derive(Debug, Default)]

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex};
 use ebb_policy::units::Nanos;
 
 use super::allowance::Allowance;
+use super::ends::Stays;
 use super::lock::lock;
 use crate::wire::log::{ErrorEntry, TCP};
 use crate::wire::{Sqe, Status};
@@ -27,14 +28,19 @@ pub(super) enum Kind {
 pub(super) struct Host {
     pub id: [u8; 16],
     pub nqn: String,
+    key: u64,
 }
 
 impl Host {
+    pub fn new(id: [u8; 16], nqn: String) -> Self {
+        let mut hasher = DefaultHasher::new();
+        nqn.hash(&mut hasher);
+        Self { id, nqn, key: hasher.finish() }
+    }
+
     /// Tells it from others: the same for all of its queues.
     pub fn key(&self) -> u64 {
-        let mut hasher = DefaultHasher::new();
-        self.nqn.hash(&mut hasher);
-        hasher.finish()
+        self.key
     }
 }
 
@@ -62,6 +68,8 @@ pub(super) struct Association {
     pub granted: AtomicU16,
     /// I/O queues and what they run by.
     queues: Mutex<BTreeMap<u16, Ticket>>,
+    /// The same and those that have ended, as long as anything of them is under way.
+    pub stays: Mutex<Stays>,
     errors: Mutex<Errors>,
     /// What the host may do in a second.
     pub allowance: Arc<Allowance>,
@@ -109,13 +117,21 @@ impl Claim {
     }
 }
 
-impl Drop for Claim {
-    fn drop(&mut self) {
+impl Claim {
+    /// The number is free.
+    pub fn give_up(&self) {
         let mut queues = lock(&self.association.queues);
         // A queue of after a reset may have it since.
-        if self.is_taken() && queues.get(&self.queue) == Some(&self.ticket) {
+        let was_taken = self.is_taken.swap(false, Ordering::AcqRel);
+        if was_taken && queues.get(&self.queue) == Some(&self.ticket) {
             queues.remove(&self.queue);
         }
+    }
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        self.give_up();
     }
 }
 
@@ -138,6 +154,7 @@ impl Association {
             retries_later: AtomicBool::new(false),
             granted: AtomicU16::new(granted),
             queues: Mutex::default(),
+            stays: Mutex::default(),
             errors: Mutex::default(),
             allowance,
         }
@@ -175,7 +192,15 @@ impl Association {
     /// The controller was reset, shut down or lost: all I/O queues end.
     pub fn end_queues(&self) {
         let next = |flags: u32| Some((flags & !READY).wrapping_add(EPOCH));
-        let _ = self.flags.fetch_update(Ordering::AcqRel, Ordering::Relaxed, next);
+        let wakes = lock(&self.stays).end(&self.allowance.ends, || {
+            let _ = self.flags.fetch_update(Ordering::AcqRel, Ordering::Relaxed, next);
+        });
+        wakes.iter().for_each(|wake| wake());
+    }
+
+    /// Whether nothing is under way of any I/O queue that has ended.
+    pub fn is_quiet(&self) -> bool {
+        lock(&self.stays).is_quiet()
     }
 
     /// Turns the volatile write cache on or off (feature 06h).

@@ -12,6 +12,8 @@ use crate::wire::Status;
 use crate::wire::fabrics::{self, DISCOVERY_NQN, MAX_CONTROLLER};
 use crate::wire::log::warning;
 
+/// The transport has other uses for the numbers of the last places.
+pub(crate) const MAX_QUEUE_DEPTH: u16 = u16::MAX - 1;
 /// Largest namespace identifier, and so the most namespaces.
 pub const MAX_NAMESPACES: u32 = 1024;
 /// Power state descriptors in Identify Controller.
@@ -115,7 +117,7 @@ pub struct Config {
     pub max_controllers: u16,
     /// I/O queues of one controller.
     pub max_io_queues: u16,
-    /// Entries of an I/O queue, from 2 (CAP.MQES + 1).
+    /// Entries of an I/O queue, from 2 to 65534 (CAP.MQES + 1).
     pub max_queue_depth: u16,
     /// Bytes of one command's data: a power of two from 4096 on (MDTS).
     pub max_transfer: u32,
@@ -243,7 +245,12 @@ impl Config {
                 self.max_io_queues > 0,
                 "1 or more",
             ),
-            ("the queue depth", self.max_queue_depth.into(), self.max_queue_depth > 1, "2 or more"),
+            (
+                "the queue depth",
+                self.max_queue_depth.into(),
+                (2..=MAX_QUEUE_DEPTH).contains(&self.max_queue_depth),
+                "2 to 65534",
+            ),
             (
                 "the largest transfer",
                 transfer.into(),

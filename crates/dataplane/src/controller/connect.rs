@@ -106,7 +106,7 @@ impl Subsystem {
         if connect.size == 0 || connect.size >= most {
             return Err(Refusal::field(Connect::SIZE_AT));
         }
-        let host = Host { id: data.host_id, nqn: host.to_owned() };
+        let host = Host::new(data.host_id, host.to_owned());
         let must = kind == Kind::Io && self.requires(&host.nqn);
         let (queue, controller_id, claim) = if connect.queue == 0 {
             let (queue, id) = self.connect_admin(&connect, data, kind, host, now)?;
@@ -175,6 +175,7 @@ impl Subsystem {
         let ticket = association.ticket(number).ok_or(Refusal::of(Status::SEQUENCE_ERROR))?;
         let claim = Arc::new(Claim::new(association.clone(), number, ticket));
         let queue = IoQueue::new(self.clone(), association, number, ticket, claim.clone());
+        let queue = queue.ok_or(Refusal::of(Status::SEQUENCE_ERROR))?;
         Ok((Queue::Io(queue), id, Some(claim)))
     }
 }

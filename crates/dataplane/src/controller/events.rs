@@ -178,14 +178,20 @@ impl AdminQueue {
     /// Answers to commands that were [held](super::Reply::Pending): command identifier, status,
     /// dwords 0 and 1. Does not allocate when there are none.
     pub fn completions(&mut self, now: Nanos) -> Vec<(u16, Status, u64)> {
-        let aborted = self.events.aborted.drain(..);
-        let mut done: Vec<_> = aborted.map(|(cid, status)| (cid, status, 0)).collect();
+        let mut done = self.aborted();
         while !self.events.held.is_empty() {
             let Some(event) = self.next_event(now) else { break };
             let cid = self.events.held.pop_front();
             done.extend(cid.map(|cid| (cid, Status::SUCCESS, event)));
         }
         done
+    }
+
+    /// Of these, the answers to commands that were aborted or that a reset has ended: to be asked
+    /// for after each command, before its own answer (Base 5.1).
+    pub fn aborted(&mut self) -> Vec<(u16, Status, u64)> {
+        let aborted = self.events.aborted.drain(..);
+        aborted.map(|(cid, status)| (cid, status, 0)).collect()
     }
 
     /// Changes so far of what a log page tells of.

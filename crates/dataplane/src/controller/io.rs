@@ -9,7 +9,8 @@ use ebb_policy::units::Nanos;
 
 use super::association::{Association, Claim, Ticket};
 use super::counters::Counters;
-use super::{AnaState, Direction, Subsystem};
+use super::stay::Stay;
+use super::{AnaState, Direction, Subsystem, Wake};
 use crate::device::{Geometry, Op};
 use crate::wire::command::{FABRICS, fabrics, io};
 use crate::wire::{Sqe, Status};
@@ -92,7 +93,8 @@ pub struct IoQueue {
     id: u16,
     ticket: Ticket,
     /// Its number, as long as there is the queue.
-    _claim: Arc<Claim>,
+    claim: Arc<Claim>,
+    stay: Option<Stay>,
     /// The port by which the host came.
     port: usize,
     counters: Arc<Counters>,
@@ -114,10 +116,41 @@ impl IoQueue {
         id: u16,
         ticket: Ticket,
         claim: Arc<Claim>,
-    ) -> Self {
+    ) -> Option<Self> {
+        let stay = Stay::new(association.clone(), ticket)?;
         let counters = subsystem.ledger.open(&association.host.nqn);
         let disconnected = Cell::new(false);
-        Self { subsystem, association, id, ticket, _claim: claim, port: 0, counters, disconnected }
+        Some(Self {
+            subsystem,
+            association,
+            id,
+            ticket,
+            claim,
+            stay: Some(stay),
+            port: 0,
+            counters,
+            disconnected,
+        })
+    }
+
+    /// Has `wake` called when its controller ends it.
+    pub(crate) fn wake_with(&self, wake: &Wake) {
+        self.stay.iter().for_each(|stay| stay.wake_with(wake));
+    }
+
+    /// It begins nothing any more: what is left while the devices of the namespaces `at` have
+    /// something of it.
+    pub(crate) fn end(&mut self, at: Vec<usize>, now: Nanos) -> Option<Stay> {
+        self.claim.give_up();
+        let mut stay = self.stay.take()?;
+        stay.end(at, now);
+        Some(stay)
+    }
+
+    /// Since when commands for a namespace must wait for what was left of the host's queues that
+    /// have ended; then `wake` is called when they need no longer. `None`: they need not.
+    pub(crate) fn bar(&self, namespace: usize, wake: &Wake) -> Option<Nanos> {
+        self.association.allowance.ends.bar(namespace, wake)
     }
 
     /// QID.
@@ -248,6 +281,8 @@ impl IoQueue {
                     return Err(Status::CONNECT_FORMAT); // RECFMT (Base Figure 384).
                 }
                 self.disconnected.set(true);
+                // It may be connected again as soon as this is answered.
+                self.claim.give_up();
                 Ok(Plan::Nothing)
             }
             fabrics::CONNECT => Err(Status::SEQUENCE_ERROR),

@@ -26,6 +26,7 @@ mod config;
 mod connect;
 mod counters;
 mod direction;
+mod ends;
 mod events;
 mod features;
 mod identify;
@@ -36,12 +37,14 @@ mod ports;
 mod power;
 mod properties;
 mod spaces;
+mod stay;
 #[cfg(test)]
 mod tests;
 
 pub use admin::{AdminQueue, Reply};
 pub use allowance::{Allowed, LEAST_BYTES_PER_SECOND, LEAST_IOPS};
 pub use auth::{Authentication, Failure, Greeting, Keys, Rules, Secrets, Tally, TlsKeys, Wake};
+pub(crate) use config::MAX_QUEUE_DEPTH;
 pub use config::{
     Condition, Config, ConfigError, Health, MAX_NAMESPACES, MAX_POWER_STATES, Namespace,
     PowerControl, PowerState, check_nqn,
@@ -54,8 +57,9 @@ pub use features::takes_data;
 pub use io::{IoQueue, Plan, check_ranges, range_at};
 pub(crate) use ports::reaches;
 pub use ports::{AnaState, MAX_PORTS, Port};
+pub(crate) use stay::Stay;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -138,13 +142,35 @@ pub struct Subsystem {
 #[derive(Default)]
 struct Controllers {
     live: BTreeMap<u16, Arc<Association>>,
+    /// How many of each kind a host has, by its key, so that no host's Connect counts those of all
+    /// others.
+    held: BTreeMap<u64, [usize; 2]>,
     /// The identifier given out last: the next is tried first, so that one long gone comes back.
     last: u16,
 }
 
 impl Controllers {
     fn hosts(&self) -> usize {
-        self.live.values().map(|one| one.host.key()).collect::<BTreeSet<_>>().len()
+        self.held.len()
+    }
+
+    fn held(&self, kind: Kind, host: &Host) -> usize {
+        self.held.get(&host.key()).map_or(0, |held| held[kind as usize])
+    }
+
+    fn insert(&mut self, one: Arc<Association>) {
+        self.held.entry(one.host.key()).or_default()[one.kind as usize] += 1;
+        self.live.insert(one.id, one);
+    }
+
+    fn remove(&mut self, id: u16) {
+        let Some(one) = self.live.remove(&id) else { return };
+        if let Some(held) = self.held.get_mut(&one.host.key()) {
+            held[one.kind as usize] -= 1;
+            if *held == [0, 0] {
+                self.held.remove(&one.host.key());
+            }
+        }
     }
 
     /// When all places are taken, who gives way to another controller of `host`: the oldest whose
@@ -153,17 +179,16 @@ impl Controllers {
     /// there it is the oldest of the host that holds the most, if that is more than the other has.
     fn giving_way(&self, kind: Kind, host: &Host, now: Nanos) -> Option<&Arc<Association>> {
         let same = || self.live.values().filter(|one| one.kind == kind);
-        let held = |key: u64| same().filter(|one| one.host.key() == key).count();
         let idle = same().find(|one| !one.is_ready() && now.saturating_sub(one.born) >= ENABLING);
         let is_open = kind == Kind::Discovery;
         let greedy = || {
             let age = |one: &Association| if is_open { u64::MAX - one.born.0 } else { one.born.0 };
             let one = same()
                 .filter(|one| one.host.key() != host.key())
-                .max_by_key(|one| (held(one.host.key()), age(one)));
+                .max_by_key(|one| (self.held(kind, &one.host), age(one)));
             one.filter(|one| {
-                let its = held(one.host.key());
-                2 * its > same().count() || is_open && its > held(host.key())
+                let its = self.held(kind, &one.host);
+                2 * its > same().count() || is_open && its > self.held(kind, host)
             })
         };
         let unproven = same().filter(|one| !one.is_proven()).min_by_key(|one| one.born);
@@ -279,7 +304,7 @@ impl Subsystem {
         if same >= usize::from(self.config.max_controllers) {
             let one = controllers.giving_way(kind, &host, now)?.clone();
             one.retire();
-            controllers.live.remove(&one.id);
+            controllers.remove(one.id);
         }
         // Twice `max_controllers` are fewer than there are identifiers, so one is free.
         let mut id = controllers.last;
@@ -293,7 +318,7 @@ impl Subsystem {
         let allowance = self.allowance(&host.nqn);
         let association = Arc::new(Association::new(id, kind, host, queues, allowance, now));
         controllers.last = id;
-        controllers.live.insert(id, association.clone());
+        controllers.insert(association.clone());
         self.hosts.store(controllers.hosts(), Ordering::Relaxed);
         Some(association)
     }
@@ -312,7 +337,7 @@ impl Subsystem {
             .get(&association.id)
             .is_some_and(|one| std::ptr::eq(&**one, association))
         {
-            controllers.live.remove(&association.id);
+            controllers.remove(association.id);
         }
         self.hosts.store(controllers.hosts(), Ordering::Relaxed);
     }

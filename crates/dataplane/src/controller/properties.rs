@@ -24,6 +24,8 @@ use crate::wire::{Sqe, Status};
 pub(super) struct Properties {
     configuration: Configuration,
     status: u32,
+    /// EN was cleared, and what was under way then may be still.
+    is_resetting: bool,
 }
 
 /// The flushes of a shutdown.
@@ -48,7 +50,7 @@ pub(super) enum Change {
 
 impl Properties {
     pub fn is_ready(&self) -> bool {
-        self.status & status::READY != 0
+        self.status & status::READY != 0 && !self.is_resetting
     }
 
     /// Whether a shutdown has begun.
@@ -71,18 +73,30 @@ impl Properties {
     /// A new CC. `needs_sizes`: I/O queue entry sizes matter to this kind of controller.
     fn configure(&mut self, new: Configuration, needs_sizes: bool) -> Change {
         let old = std::mem::replace(&mut self.configuration, new);
+        if self.is_resetting {
+            return Change::None; // Its time comes with the end of the reset.
+        }
         if old.is_enabled() && !new.is_enabled() {
-            self.status = 0;
-            if new.asks_shutdown() {
-                self.status = status::SHUTTING_DOWN;
-            }
+            self.is_resetting = true;
             return Change::Disabled;
         }
+        self.follow(old.is_enabled(), needs_sizes)
+    }
+
+    /// The reset has ended: nothing of before is under way.
+    fn has_reset(&mut self, needs_sizes: bool) -> Change {
+        (self.is_resetting, self.status) = (false, 0);
+        self.follow(false, needs_sizes)
+    }
+
+    /// What CC says that it did not say before.
+    fn follow(&mut self, was_enabled: bool, needs_sizes: bool) -> Change {
+        let new = self.configuration;
         if new.asks_shutdown() && !self.is_shut_down() {
             self.status |= status::SHUTTING_DOWN;
             return Change::ShutDown;
         }
-        if !old.is_enabled() && new.is_enabled() {
+        if !was_enabled && new.is_enabled() {
             let fits = new.is_supported() && (!needs_sizes || new.has_entry_sizes());
             self.status = if fits { status::READY } else { status::FATAL };
             return if fits { Change::Enabled } else { Change::None };
@@ -93,7 +107,8 @@ impl Properties {
 
 impl AdminQueue {
     /// Property Get (Base 6.5): its value.
-    pub(super) fn property_get(&self, sqe: &Sqe) -> Result<u64, Status> {
+    pub(super) fn property_get(&mut self, sqe: &Sqe) -> Result<u64, Status> {
+        self.settle();
         let at = PropertyAt::of(sqe);
         let (value, is_wide) = match at.offset {
             CAP => (capabilities(self.subsystem.config.max_queue_depth), true),
@@ -112,32 +127,52 @@ impl AdminQueue {
         if at.offset != CC || at.wide != Some(false) {
             return Err(Status::INVALID_FIELD);
         }
+        self.settle();
         let needs_sizes = self.is_io();
         let new = Configuration(sqe.cdw(12));
-        match self.properties.configure(new, needs_sizes) {
-            Change::Enabled => self.association.enable(),
-            Change::Disabled => {
-                self.association.end_queues();
-                self.reset();
-            }
-            Change::ShutDown => self.association.end_queues(),
-            Change::None => return Ok(()),
-        }
-        if self.properties.is_shut_down() {
-            self.flushes.is_wanted = self.is_io();
-            self.conclude();
-        }
+        let change = self.properties.configure(new, needs_sizes);
+        self.follow(change);
+        self.settle();
         Ok(())
     }
 
+    fn follow(&mut self, change: Change) {
+        match change {
+            Change::Enabled => self.association.enable(),
+            Change::Disabled => {
+                self.association.end_queues();
+                self.flushes.is_wanted = false;
+                self.reset();
+            }
+            Change::ShutDown => {
+                self.association.end_queues();
+                self.flushes.is_wanted = self.is_io();
+                self.conclude();
+            }
+            Change::None => {}
+        }
+    }
+
+    /// Ends a reset once nothing of before is under way (Base 3.7.2).
+    pub(super) fn settle(&mut self) {
+        if self.properties.is_resetting && self.association.is_quiet() {
+            let change = self.properties.has_reset(self.is_io());
+            self.follow(change);
+        }
+    }
+
     /// The namespaces, by their index, that must be flushed now for a shutdown; each flush ends
-    /// with [`AdminQueue::flushed`]. To be asked after each command and each flush.
+    /// with [`AdminQueue::flushed`]. To be asked after each command and each flush, and now and
+    /// then: what was under way must have ended before (Base 3.6.1).
     pub fn begin_flushes(&mut self) -> Vec<usize> {
+        self.settle();
         // Those of a shutdown that a reset has ended come first, so that a host that goes on
         // shutting down and starting again has no more under way than one that does it once.
-        if self.flushes.under_way > 0 || !std::mem::take(&mut self.flushes.is_wanted) {
+        let may = self.flushes.is_wanted && self.flushes.under_way == 0;
+        if !may || !self.association.is_quiet() {
             return Vec::new();
         }
+        self.flushes.is_wanted = false;
         self.flushes.has_failed = false;
         let all: Vec<_> = self.subsystem.spaces.ids().iter().map(|id| *id as usize - 1).collect();
         self.flushes.under_way += all.len();
@@ -170,6 +205,8 @@ mod tests {
         let mut properties = Properties::default();
         let mut set = |value| {
             let change = properties.configure(Configuration(value), true);
+            let ended = (change == Change::Disabled).then(|| properties.has_reset(true));
+            assert!(ended.is_none_or(|change| change == Change::None));
             (change, properties.status)
         };
         assert_eq!(set(ENABLE), (Change::Enabled, status::READY));

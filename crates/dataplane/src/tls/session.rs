@@ -26,6 +26,16 @@ const POLICY: &str = "ELBSecurityPolicy-TLS13-1-3-FIPS-2023-04";
 const RECORD: usize = 16 << 10;
 /// Bytes read from a socket at once.
 const INPUT: usize = 32 << 10;
+/// Bytes of a record's header; the last two are its length.
+const HEADER: usize = 5;
+/// Records without data that are read in one go, and what each costs its host, as if it had sent
+/// so many bytes: a renewal of keys takes longer than a block.
+const BARREN: u32 = 16;
+const PRICE: i64 = 4 << 10;
+/// Records without data that a peer may have sent ahead of what it may, which is one for so many
+/// bytes of data. A sane one renews its keys after many GiB, if at all.
+const MOST_BARREN: u32 = 256;
+const BYTES_EACH: u64 = 1 << 20;
 /// Encrypted bytes at which no more are made before the socket takes them.
 const OUTPUT: usize = 64 << 10;
 /// The most bytes of memory that a session takes: its wire, with a record that was begun, a record
@@ -51,6 +61,50 @@ struct Wire {
     output: Vec<u8>,
     /// Bytes of `output` that are sent.
     sent: usize,
+    records: Records,
+}
+
+/// What of the records that s2n-tls has read is not told by what comes of them.
+#[derive(Default)]
+struct Records {
+    /// The header being read: bytes of it that there are, and the length that it says.
+    header: usize,
+    length: [u8; 2],
+    /// Bytes left of the record.
+    left: usize,
+    /// Records read to their end.
+    ended: u32,
+    /// How many may be; `None`: any.
+    most: Option<u32>,
+}
+
+impl Records {
+    /// How many bytes of those there are may be read now: none beyond the end of a record.
+    fn room(&self, bytes: usize) -> usize {
+        let is_between = self.header == 0 && self.left == 0;
+        if is_between && self.most.is_some_and(|most| self.ended >= most) {
+            return 0;
+        }
+        bytes.min(if self.left > 0 { self.left } else { HEADER - self.header })
+    }
+
+    fn read(&mut self, bytes: &[u8]) {
+        if self.left > 0 {
+            self.left -= bytes.len();
+            self.ended += u32::from(self.left == 0);
+            return;
+        }
+        for byte in bytes {
+            if self.header >= HEADER - 2 {
+                self.length[self.header + 2 - HEADER] = *byte;
+            }
+            self.header += 1;
+        }
+        if self.header == HEADER {
+            (self.header, self.left) = (0, u16::from_be_bytes(self.length).into());
+            self.ended += u32::from(self.left == 0);
+        }
+    }
 }
 
 impl Wire {
@@ -95,7 +149,7 @@ unsafe extern "C" fn receive(wire: *mut c_void, bytes: *mut u8, count: u32) -> c
     // SAFETY: the session set this pointer to its wire, and nobody else uses it during a call.
     let wire = unsafe { &mut *wire.cast::<Wire>() };
     let rest = &wire.input[wire.taken..wire.filled];
-    let count = rest.len().min(count as usize);
+    let count = wire.records.room(rest.len().min(count as usize));
     if count == 0 {
         // SAFETY: this thread's own.
         unsafe { *libc::__errno_location() = libc::EWOULDBLOCK };
@@ -103,6 +157,7 @@ unsafe extern "C" fn receive(wire: *mut c_void, bytes: *mut u8, count: u32) -> c
     }
     // SAFETY: s2n-tls has room for so many bytes there.
     unsafe { std::ptr::copy_nonoverlapping(rest.as_ptr(), bytes, count) };
+    wire.records.read(&wire.input[wire.taken..wire.taken + count]);
     wire.taken += count;
     count as c_int
 }
@@ -121,6 +176,11 @@ pub struct Session {
     /// Ours, and s2n-tls's while it is called.
     wire: NonNull<Wire>,
     is_open: bool,
+    /// What reading took and did not bring: see [`Self::cost`].
+    cost: i64,
+    /// Records without data that the peer may still send, and bytes of data towards another.
+    barren: u32,
+    towards: u64,
 }
 
 // SAFETY: the wire belongs to the session alone; s2n-tls keeps nothing of a connection in a thread.
@@ -170,7 +230,14 @@ impl Session {
     fn new(mode: Mode, psks: &[Psk]) -> io::Result<Self> {
         let config = CONFIG.as_ref().map_err(|error| io::Error::other(error.clone()))?.clone();
         let wire = NonNull::from(Box::leak(Box::<Wire>::default()));
-        let mut session = Self { connection: Connection::new(mode), wire, is_open: false };
+        let mut session = Self {
+            connection: Connection::new(mode),
+            wire,
+            is_open: false,
+            cost: 0,
+            barren: MOST_BARREN,
+            towards: 0,
+        };
         match session.set_up(config, psks) {
             Ok(()) => Ok(session),
             Err(error) => Err(broken(&session.connection, &error)),
@@ -238,7 +305,10 @@ impl Session {
             return Ok(true);
         }
         match self.wire().fill(&mut socket) {
-            Ok(true) => self.step(&mut socket),
+            Ok(true) => {
+                self.cost += self.wire().filled as i64;
+                self.step(&mut socket)
+            }
             Ok(false) => Err(ErrorKind::UnexpectedEof.into()),
             Err(error) if is_late(&error) => Ok(false),
             Err(error) => Err(error),
@@ -266,7 +336,10 @@ impl Session {
         for slice in slices {
             let mut at = 0;
             while at < slice.len() {
-                match self.connection.poll_recv(&mut slice[at..]) {
+                (self.wire().records.ended, self.wire().records.most) = (0, Some(BARREN));
+                let polled = self.connection.poll_recv(&mut slice[at..]);
+                self.count(&polled)?;
+                match polled {
                     Poll::Ready(Ok(0)) => return Ok(total),
                     Poll::Ready(Ok(count)) => {
                         (at, total, is_barren) = (at + count, total + count, false);
@@ -280,18 +353,47 @@ impl Session {
                 }
                 // What a renewal of keys asks for.
                 self.wire().drain(&mut socket)?;
-                let filled = match fills == 0 || is_barren {
+                let is_paused = self.wire().taken < self.wire().filled;
+                let filled = match fills == 0 || is_barren || is_paused {
                     true => Err(ErrorKind::WouldBlock.into()),
                     false => self.wire().fill(&mut socket),
                 };
                 match filled {
-                    Ok(true) => (fills, is_barren) = (fills - 1, true),
+                    Ok(true) => {
+                        self.cost += self.wire().filled as i64;
+                        (fills, is_barren) = (fills - 1, true);
+                    }
                     Err(error) if total == 0 => return Err(error),
                     Ok(false) | Err(_) => return Ok(total),
                 }
             }
         }
         Ok(total)
+    }
+
+    /// Counts the records that were read: how many had no data, and what the data was.
+    fn count(&mut self, polled: &Poll<Result<usize, Error>>) -> io::Result<()> {
+        let ended = self.wire().records.ended;
+        let bytes = if let Poll::Ready(Ok(count)) = polled { *count } else { 0 };
+        // One record brought what came, now or before.
+        let barren = ended - u32::from(bytes > 0).min(ended);
+        self.cost += PRICE * i64::from(barren) - bytes as i64;
+        self.towards += bytes as u64;
+        let earned = u32::try_from(self.towards / BYTES_EACH).unwrap_or(MOST_BARREN);
+        self.towards %= BYTES_EACH;
+        let left = self.barren.saturating_add(earned).min(MOST_BARREN).checked_sub(barren);
+        self.barren = left.ok_or_else(|| {
+            io::Error::new(ErrorKind::InvalidData, "TLS: too many records without data")
+        })?;
+        Ok(())
+    }
+
+    /// What reading has cost since this was last asked beyond the bytes that it brought: bytes of
+    /// the wire, and a price for each record without data.
+    pub fn cost(&mut self) -> u32 {
+        let cost = u32::try_from(self.cost.max(0)).unwrap_or(u32::MAX);
+        self.cost -= i64::from(cost);
+        cost
     }
 
     /// Whether bytes have been read from the socket and not from here.

@@ -1,6 +1,7 @@
 //! The commands of one queue: what each needs before it can run, running it, answering it.
 
 mod answer;
+mod ends;
 mod join;
 
 use ebb_policy::units::Nanos;
@@ -11,7 +12,7 @@ use super::send::Sender;
 use super::service::Answered;
 use super::slots::{Payload, Slot, Slots, State};
 use crate::controller::{
-    self, Authentication, Connected, Direction, Plan, Queue, Reply, takes_data,
+    self, Authentication, Connected, Direction, MAX_QUEUE_DEPTH, Plan, Queue, Reply, takes_data,
 };
 use crate::device::{Done, Io, Op};
 use crate::wire::pdu::{self, Digests, Fatal, Frame, Kind, flag};
@@ -21,6 +22,7 @@ use crate::wire::{Cqe, Sqe, Status, auth};
 /// that waits for a buffer where it stands in the stream.
 const FLUSHES: u16 = u16::MAX;
 pub(super) const STREAM: u16 = u16::MAX - 1;
+const _: () = assert!(MAX_QUEUE_DEPTH <= STREAM);
 
 /// The answering half of a queue.
 pub(super) struct Commands {
@@ -29,6 +31,8 @@ pub(super) struct Commands {
     /// have as soon as there is one.
     authentication: Option<Box<Authentication>>,
     fetching: Option<u16>,
+    /// Namespaces whose flush of a shutdown waits for its device to go on.
+    unflushed: Vec<usize>,
     pub slots: Slots,
     /// Above the slot in every device request's tag.
     tag: u64,
@@ -52,6 +56,7 @@ impl Commands {
             queue: None,
             authentication: None,
             fetching: None,
+            unflushed: Vec::new(),
             slots: Slots::new(1), // Connect's.
             tag,
             digests: Digests::default(),
@@ -128,11 +133,6 @@ impl Commands {
         matches!(self.queue, Some(Queue::Io(_)))
     }
 
-    /// Whether this is an I/O queue whose controller is gone.
-    fn is_cut_off(&self, now: Nanos) -> bool {
-        matches!(&self.queue, Some(Queue::Io(io)) if !io.alive(now))
-    }
-
     /// Where the data of `slot` goes; `None`: nowhere.
     pub fn payload(&mut self, slot: u16) -> Option<&mut [u8]> {
         self.slots.get(slot)?.payload.bytes_mut()
@@ -191,6 +191,7 @@ impl Commands {
         };
         context.host.turn = context.host.turn.saturating_sub(direction.to_host());
         if let Some(plan) = plan
+            && self.bar(Some(&plan), context).is_none()
             && self.at_once(&sqe, plan, length, here, sender, context)
         {
             return Ok(Some(None));
@@ -231,9 +232,9 @@ impl Commands {
         context: &mut Context<'_>,
     ) -> Result<Option<Option<u16>>, Fatal> {
         let lane = context.lane(slot.plan.as_ref());
-        let supplied = context.supply(&mut slot, is_here);
+        let supplied = self.supply(&mut slot, is_here, context);
         match supplied {
-            Err(_) if is_here && self.gives_up(lane, context) => {
+            Err(_) if is_here && self.gives_up(slot.plan.as_ref(), context) => {
                 self.count();
                 let status = Status::COMMAND_INTERRUPTED;
                 self.answer(Cqe::new(slot.cid, status, 0, self.head()), sender);
@@ -260,13 +261,6 @@ impl Commands {
         }
         self.start(index, sender, context);
         Ok(Some(None))
-    }
-
-    /// Whether the stream must not wait for a buffer of a command in it: the namespace's device is
-    /// stalled, and the host will try again later.
-    fn gives_up(&self, lane: usize, context: &Context<'_>) -> bool {
-        let may_delay = matches!(&self.queue, Some(Queue::Io(io)) if io.retries_later());
-        may_delay && context.channels.is_stalled(lane)
     }
 
     fn count(&mut self) {
@@ -392,6 +386,11 @@ impl Commands {
         if !slot.status.is_success() {
             return self.complete(index, sender);
         }
+        let is_for_device = slot.plan.is_some_and(|plan| plan.namespace().is_some());
+        if is_for_device && self.is_cut_off(context.now) {
+            return; // It ends with the queue. A Disconnect is answered.
+        }
+        let Some(slot) = self.slots.get(index) else { return };
         let tag = self.tag | u64::from(index);
         if slot.is_long() {
             let lane = context.lane(slot.plan.as_ref());
@@ -421,6 +420,8 @@ impl Commands {
         let Some(Queue::Admin(admin)) = &mut self.queue else { return };
         slot.state = State::Working;
         let reply = admin.command(&slot.sqe, slot.payload.bytes(), context.now);
+        let aborted = admin.aborted();
+        self.tell(aborted, sender);
         self.flush(context);
         if let Reply::Done { status, result, data } = reply
             && let Some(mut slot) = self.slots.remove(index)
@@ -441,9 +442,25 @@ impl Commands {
     fn flush(&mut self, context: &mut Context<'_>) {
         let Some(Queue::Admin(admin)) = &mut self.queue else { return };
         let (tag, op) = (self.tag | u64::from(FLUSHES), Op::Flush);
-        for namespace in admin.begin_flushes() {
-            let flush = Io { tag, op, lba: 0, blocks: 0, buffer: None };
-            context.channels.submit(namespace, flush, context.now);
+        self.unflushed.extend(admin.begin_flushes());
+        // A device that is stalled has enough to do.
+        self.unflushed.retain(|namespace| {
+            let may = context.channels.takes_long(context.lane_of(*namespace));
+            if may {
+                let flush = Io { tag, op, lba: 0, blocks: 0, buffer: None };
+                context.channels.submit(*namespace, flush, context.now);
+            }
+            !may
+        });
+    }
+
+    /// Answers event requests.
+    fn tell(&mut self, answers: Vec<(u16, Status, u64)>, sender: &mut Sender) {
+        for (cid, status, result) in answers {
+            if let Some(index) = self.slots.find(cid) {
+                self.slots.remove(index);
+                self.answer(Cqe::new(cid, status, result, self.head()), sender);
+            }
         }
     }
 
@@ -451,6 +468,9 @@ impl Commands {
     /// one was submitted.
     pub fn slice(&mut self, index: u16, sender: &mut Sender, context: &mut Context<'_>) -> bool {
         let tag = self.tag | u64::from(index);
+        if self.is_cut_off(context.now) {
+            return false;
+        }
         let Some(slot) = self.slots.get(index) else { return false };
         let namespace = match slot.plan {
             Some(Plan::Device { namespace, .. } | Plan::Deallocate { namespace, .. }) => namespace,
@@ -512,15 +532,24 @@ impl Commands {
 
     /// Goes on with a command that waited for buffers; false: there are still none for it.
     pub fn resume(&mut self, index: u16, sender: &mut Sender, context: &mut Context<'_>) -> bool {
-        if let Some(slot) = self.slots.get(index).filter(|slot| slot.state == State::Starved) {
-            let from_host = slot.plan.map_or(takes_data(&slot.sqe), |plan| plan.takes_data());
-            slot.state = if from_host { State::Receiving } else { State::Working };
-            if context.supply(slot, false).is_err() {
-                slot.state = State::Starved;
-                return false;
-            }
-            self.start(index, sender, context);
+        let Some(slot) = self.slots.get(index).filter(|slot| slot.state == State::Starved) else {
+            return true;
+        };
+        if !slot.status.is_success() {
+            self.complete(index, sender);
+            return true;
         }
+        let (plan, before) = (slot.plan, slot.state);
+        let from_host = plan.map_or(takes_data(&slot.sqe), |plan| plan.takes_data());
+        let state = if from_host { State::Receiving } else { State::Working };
+        let is_barred = self.bar(plan.as_ref(), context).is_some();
+        let Some(slot) = self.slots.get(index) else { return true };
+        slot.state = state;
+        if is_barred || context.supply(slot, false).is_err() {
+            slot.state = before;
+            return false;
+        }
+        self.start(index, sender, context);
         true
     }
 
@@ -528,15 +557,11 @@ impl Commands {
     pub fn tick(&mut self, sender: &mut Sender, context: &mut Context<'_>) -> bool {
         self.join(sender, context);
         let (now, is_late) = (context.now, !self.may_join(context.now));
+        self.flush(context);
         let Some(queue) = &mut self.queue else { return true };
         if let Queue::Admin(admin) = queue {
-            for (cid, status, result) in admin.completions(now) {
-                if let Some(index) = self.slots.find(cid) {
-                    self.slots.remove(index);
-                    let answer = Cqe::new(cid, status, result, self.head());
-                    self.answer(answer, sender);
-                }
-            }
+            let done = admin.completions(now);
+            self.tell(done, sender);
         }
         !is_late && self.queue.as_ref().is_some_and(|queue| queue.alive(now))
     }

@@ -6,6 +6,8 @@
 //!  ------> New --------> Joining ----------> Ready ... ------------> Ending ---> closed
 //! ```
 
+mod ends;
+
 use std::io::Write;
 use std::net::SocketAddr;
 
@@ -20,7 +22,7 @@ use super::secure::Identified;
 use super::send::Sender;
 use super::service::Answered;
 use super::slots::{Payload, Slot, State};
-use crate::controller::reaches;
+use crate::controller::{Queue, reaches};
 use crate::device::Done;
 use crate::wire::command::{FABRICS, fabrics};
 use crate::wire::fabrics::Connect;
@@ -250,11 +252,9 @@ impl Connection {
         self.end_on(result, context);
     }
 
-    /// A device has done a request, of this connection or of one before in its place.
+    /// A device has done a request of its own.
     pub fn done(&mut self, done: Done, context: &mut Context<'_>) {
-        if self.tag() == done.tag & !0xffff {
-            self.commands.done(done, &mut self.sender, context);
-        }
+        self.commands.done(done, &mut self.sender, context);
     }
 
     /// Goes on with an authentication that waited, if it is in one.
@@ -560,6 +560,9 @@ impl Connection {
                     self.remote.iter().for_each(|from| authentication.came_from(from.ip()));
                 }
                 self.sender.set_depth(connected.depth);
+                if let Queue::Io(queue) = &connected.queue {
+                    queue.wake_with(&context.channels.wake);
+                }
                 let head = self.commands.begin(connected);
                 self.receiver.set_max_data(context.limits.data_limit());
                 Cqe::new(slot.cid, Status::SUCCESS, result.into(), head)

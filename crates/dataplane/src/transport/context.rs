@@ -27,6 +27,8 @@ pub(super) struct Context<'a> {
     pub number: usize,
     /// A command that has waited for a buffer is looked at again: those that wait are behind it.
     pub resumes: bool,
+    /// It is so late that deadlines are looked at.
+    pub is_tick: bool,
     /// Where the group shows what waits, and what of it waits behind this connection.
     pub known: &'a Waiting,
     pub behind: u32,
@@ -37,6 +39,11 @@ impl Context<'_> {
     /// The lane of a command: its namespace's, or that of admin commands.
     pub fn lane(&self, plan: Option<&Plan>) -> usize {
         plan.and_then(Plan::namespace).map_or(ADMIN_LANE, lane)
+    }
+
+    /// That of a namespace, by its index.
+    pub fn lane_of(&self, namespace: usize) -> usize {
+        lane(namespace)
     }
 
     /// Gives a command the buffers that it wants, if it may have them now; `is_here`: its data came
@@ -210,6 +217,13 @@ impl Channels {
     /// Whether the device of this lane is stalled.
     pub fn is_stalled(&self, lane: usize) -> bool {
         self.loads.get(lane).is_some_and(|load| load.is_stalled)
+    }
+
+    /// Whether the device of this lane gets more long work: not while it does not do what it has.
+    /// Where the namespace goes, what waits must end.
+    pub fn takes_long(&self, lane: usize) -> bool {
+        let way = lane.checked_sub(1).and_then(|namespace| self.list.get(namespace)?.as_ref());
+        !self.is_stalled(lane) || way.is_none_or(|way| way.heir.is_some())
     }
 
     pub fn under_way(&self) -> u64 {

@@ -1,5 +1,6 @@
 //! A lightweight thread of the target: the connections it carries and its way to the devices.
 
+mod ends;
 mod orders;
 mod waiting;
 
@@ -17,6 +18,7 @@ use super::context::{Channels, Context};
 use super::ledger::Ledger;
 use super::network::{Inbox, Interest, Network, Ready, Sockets};
 use super::places::Places;
+use super::remains::Remains;
 use super::service::Service;
 use super::steward::Steward;
 use super::turns::{Hosts, STRANGERS};
@@ -99,8 +101,13 @@ pub struct Group<N: Network = Sockets> {
     left: usize,
     done: Vec<Done>,
     hosts: Hosts,
+    /// What devices have of connections that have ended.
+    remains: Remains,
     /// Commands that waited for buffers are looked at again.
     resumes: bool,
+    /// Deadlines were looked at in this poll; and when it began.
+    is_tick: bool,
+    now: Nanos,
     /// A device has stalled, or goes on again, since they were looked at last.
     is_news: bool,
     /// Connections that wait for their turn.
@@ -184,7 +191,10 @@ impl<N: Network> Group<N> {
             read: vec![0; READ],
             left: 0,
             done: Vec::with_capacity(256),
+            remains: Remains::default(),
             resumes: false,
+            is_tick: false,
+            now: Nanos::ZERO,
             is_news: false,
             waiting: VecDeque::new(),
             held: Vec::new(),
@@ -235,7 +245,7 @@ impl<N: Network> Group<N> {
         let Self { subsystem, limits, ledger, channels, known, behind, .. } = self;
         let peer = self.peers.get_mut(index)?.as_mut()?;
         let bytes = if subsystem.hosts() > 1 { TURN } else { TURN_ALONE };
-        let (number, resumes) = (peer.host, self.resumes);
+        let (number, resumes, is_tick) = (peer.host, self.resumes, self.is_tick);
         let host = self.hosts.in_turn(number, bytes);
         let waited = host.waiting();
         let (known, behind) = (&*known, *behind);
@@ -247,6 +257,7 @@ impl<N: Network> Group<N> {
             host,
             number,
             resumes,
+            is_tick,
             known,
             behind,
             now,
@@ -324,16 +335,6 @@ impl<N: Network> Group<N> {
         let Some((index, _)) = stranger.or_else(latest) else { return false };
         self.close(index);
         true
-    }
-
-    fn close(&mut self, index: usize) {
-        if let Some(peer) = self.peers.get_mut(index).and_then(Option::take) {
-            self.left -= peer.connection.left();
-            self.hosts.leave(peer.host, peer.connection.tag());
-            drop(peer);
-            self.places.give();
-            add(&self.counters.connections, u64::MAX);
-        }
     }
 
     /// Looks at the network and queues who has something. How many events there were.
@@ -426,6 +427,7 @@ impl<N: Network> Group<N> {
             Ok(count)
         });
         self.read = read;
+        self.pay(index, now);
         match received {
             Some(Ok(count)) => add(&self.counters.received, count as u64),
             Some(Err(_)) => self.close(index),
@@ -446,7 +448,13 @@ impl<N: Network> Group<N> {
             if done.buffer.is_none() {
                 self.hosts.completed(done.tag);
             }
-            self.with(index_of(done.tag), now, |peer, context| peer.connection.done(done, context));
+            let index = index_of(done.tag);
+            let is_there = |peer: &Peer<_>| peer.connection.takes(done.tag);
+            if self.peers.get(index).and_then(Option::as_ref).is_some_and(is_there) {
+                self.with(index, now, |peer, context| peer.connection.done(done, context));
+            } else {
+                self.remains.done(done.tag);
+            }
         }
         self.done = done;
         count
@@ -458,6 +466,7 @@ impl<N: Network> Group<N> {
         let mut queued = None;
         for at in 0..self.dirty.len() {
             let index = self.dirty[at];
+            self.part(index, now);
             let Some(Some(peer)) = self.peers.get_mut(index) else { continue };
             peer.is_dirty = false;
             let tally = peer.connection.tally();
@@ -520,7 +529,7 @@ impl<N: Network> Task for Group<N> {
     }
 
     fn poll(&mut self, now: Nanos) -> usize {
-        self.taken = 0;
+        (self.taken, self.is_tick, self.now) = (0, false, now);
         let obeyed = self.obey();
         if self.is_deserted() {
             self.accept(now);
@@ -532,12 +541,14 @@ impl<N: Network> Task for Group<N> {
         self.release(now);
         if self.woken.load(Ordering::Relaxed) && self.woken.swap(false, Ordering::AcqRel) {
             self.join(now);
+            self.find_ended(now);
         }
         self.serve(now);
         count += self.slice(now);
         count += self.deliver(now);
         self.bequeath();
         if now >= self.next_tick {
+            self.is_tick = true;
             self.tick(now);
         }
         self.flush(now);

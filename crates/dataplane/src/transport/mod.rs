@@ -14,6 +14,7 @@ mod listener;
 mod network;
 mod places;
 mod receive;
+mod remains;
 mod secure;
 mod send;
 mod service;

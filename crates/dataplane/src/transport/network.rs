@@ -61,6 +61,13 @@ pub trait Network: Send {
         None
     }
 
+    /// What reading from `stream` has cost since this was last asked, beyond the bytes that it
+    /// brought; and whether there is more of which [`Network::look`] will not tell.
+    fn rest(&self, stream: &mut Self::Stream) -> (u32, bool) {
+        let _ = stream;
+        (0, false)
+    }
+
     /// Makes [`Network::wake_fd`] readable once, from any thread.
     fn wake(&self) -> Wake;
 
@@ -215,6 +222,10 @@ impl Network for Sockets {
 
     fn identified(&self, stream: &Stream) -> Option<Identified> {
         stream.identified()
+    }
+
+    fn rest(&self, stream: &mut Stream) -> (u32, bool) {
+        stream.rest()
     }
 
     fn wake(&self) -> Wake {

@@ -47,6 +47,19 @@ impl Stream {
         }
     }
 
+    /// What reading has cost since this was last asked beyond the bytes that it brought, as bytes;
+    /// and whether there is more of which the system does not tell.
+    pub(super) fn rest(&mut self) -> (u32, bool) {
+        match self {
+            Self::Plain(_) => (0, false),
+            Self::Guarded(guarded) => match &mut guarded.stage {
+                Stage::Open(session) => (session.cost(), session.has_input()),
+                Stage::Answer(session, _) => (session.cost(), false),
+                _ => (std::mem::take(&mut guarded.cost), false),
+            },
+        }
+    }
+
     /// Its group has this number for it.
     pub(super) fn is_called(&self, index: usize) {
         if let Self::Guarded(guarded) = self {
@@ -118,6 +131,8 @@ pub struct Guarded {
     security: Security,
     stage: Stage,
     from: Option<IpAddr>,
+    /// Bytes of the first message read.
+    cost: u32,
     identified: Identified,
     subsystem: Arc<Subsystem>,
     tell: Tell,
@@ -150,6 +165,7 @@ impl Guarded {
             socket,
             security,
             stage: Stage::First,
+            cost: 0,
             identified: Identified::default(),
             subsystem,
             tell,
@@ -216,7 +232,10 @@ impl Guarded {
         let mut bytes = [0; 2048];
         match (&self.socket).read(&mut bytes) {
             Ok(0) => return Ok(false),
-            Ok(count) => records.extend_from_slice(&bytes[..count]),
+            Ok(count) => {
+                self.cost += count as u32;
+                records.extend_from_slice(&bytes[..count]);
+            }
             Err(error) => return self.stay(Stage::Hello(records), error),
         }
         self.stage = match Hello::read(&records) {

@@ -220,6 +220,11 @@ impl Slots {
         self.slots.iter_mut().flatten()
     }
 
+    /// With their indices.
+    pub fn entries(&self) -> impl Iterator<Item = (u16, &Slot)> {
+        (0..).zip(&self.slots).filter_map(|(index, slot)| Some((index, slot.as_ref()?)))
+    }
+
     pub fn iter(&self) -> impl Iterator<Item = &Slot> {
         self.slots.iter().flatten()
     }

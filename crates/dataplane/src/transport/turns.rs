@@ -117,13 +117,13 @@ impl Hosts {
     /// A stranger's connection is one of the host known by `key`: the host's number. One that has
     /// gone and still `holds` something keeps its place.
     pub fn enter(&mut self, key: u64, holds: impl Fn(usize) -> bool) -> usize {
-        let of_host = |host: &Host| host.connections > 0 && host.key == key;
-        let known = self.list.iter().skip(1).position(of_host).map(|at| at + 1);
         let is_free = |number: &usize| {
             let host = &self.list[*number];
             let slices = || host.lanes.iter().any(|lane| lane.slices > 0);
             host.connections == 0 && !slices() && !holds(*number)
         };
+        let of_host = |number: &usize| self.list[*number].key == key && !is_free(number);
+        let known = (1..self.list.len()).find(of_host);
         let place = known.or_else(|| (1..self.list.len()).find(is_free));
         let number = place.unwrap_or(self.list.len());
         if number == self.list.len() {
@@ -136,13 +136,18 @@ impl Hosts {
 
     /// The connection of host `number` with this `tag` is gone.
     pub fn leave(&mut self, number: usize, tag: u64) {
+        self.forget(number, tag);
+        if number != STRANGERS {
+            self.list[number].connections -= 1;
+        }
+    }
+
+    /// Nothing waits any more of the connection of host `number` with this `tag`.
+    pub fn forget(&mut self, number: usize, tag: u64) {
         let host = &mut self.list[number];
         let before = host.waiting();
         host.forget(tag);
         self.waiting -= before - host.waiting();
-        if number != STRANGERS {
-            host.connections -= 1;
-        }
     }
 
     /// The host whose connections are more than half of `places`.
@@ -218,14 +223,21 @@ impl Hosts {
         self.list[account.host].starved(account.lane, kind)
     }
 
-    /// The long command whose next slice host `number` may have submitted, and its lane.
-    pub fn next_slice(&mut self, number: usize) -> Option<(u64, usize)> {
+    /// The long command whose next slice host `number` may have submitted, and its lane, where the
+    /// device `takes` any.
+    pub fn next_slice(
+        &mut self,
+        number: usize,
+        takes: impl Fn(usize) -> bool,
+    ) -> Option<(u64, usize)> {
         let (host, lanes) = (&mut self.list[number], self.lanes);
         if host.long == 0 {
             return None;
         }
-        let may =
-            |lane: &usize| host.lanes[*lane].slices < SLICES && !host.lanes[*lane].long.is_empty();
+        let may = |lane: &usize| {
+            let Lane { slices, long, .. } = &host.lanes[*lane];
+            *slices < SLICES && !long.is_empty() && takes(*lane)
+        };
         let at = (0..lanes).map(|at| (host.next + at) % lanes).find(may)?;
         let command = host.lanes[at].long.pop_front()?;
         (host.long, host.next) = (host.long - 1, (at + 1) % lanes);
@@ -254,6 +266,10 @@ mod tests {
 
     fn free(_: usize) -> bool {
         false
+    }
+
+    fn any(_: usize) -> bool {
+        true
     }
 
     /// As a group does.
@@ -286,22 +302,25 @@ mod tests {
             (0..10).for_each(|slot| host.wait_for_slice(0, command(slot)));
         });
         for slot in 0..4 {
-            assert_eq!(hosts.next_slice(a), Some((command(slot), 0)));
+            assert_eq!(hosts.next_slice(a, any), Some((command(slot), 0)));
             hosts.submitted(command(slot), account);
         }
-        assert_eq!(hosts.next_slice(a), None);
+        assert_eq!(hosts.next_slice(a, any), None);
         // A device that hangs does not keep the host's other namespaces waiting.
         with(&mut hosts, a, |host| host.wait_for_slice(1, command(77)));
-        assert_eq!(hosts.next_slice(a), Some((command(77), 1)));
+        assert_eq!(hosts.next_slice(a, any), Some((command(77), 1)));
         hosts.completed(command(1));
-        assert_eq!(hosts.next_slice(a), Some((command(4), 0)));
+        assert_eq!(hosts.next_slice(a, |lane| lane != 0), None, "its device is stalled");
+        assert_eq!(hosts.next_slice(a, any), Some((command(4), 0)));
         hosts.leave(a, command(0));
         assert!(!hosts.anybody_waits());
         assert_ne!(hosts.enter(9, free), a);
+        assert_eq!(hosts.enter(7, free), a, "a host that comes again has its account");
+        hosts.leave(a, command(0));
         [0, 2, 3].into_iter().for_each(|slot| hosts.completed(command(slot)));
         assert_ne!(hosts.enter(10, |number| number == a), a, "it still holds buffers");
         assert_eq!(hosts.enter(11, free), a);
-        assert_eq!(hosts.next_slice(a), None, "the last host's commands are gone");
+        assert_eq!(hosts.next_slice(a, any), None, "the last host's commands are gone");
     }
 
     #[test]

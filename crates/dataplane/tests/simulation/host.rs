@@ -11,6 +11,10 @@ use super::scene::{ATTACKED, Extent, Scene};
 /// CC: enabled, with entries of 64 and 16 bytes.
 const ENABLED: u32 = 0x0046_0001;
 const SHUTDOWN: u32 = 1 << 14;
+/// CSTS: ready, fatal, shut down.
+const READY: u64 = 1;
+const FATAL: u64 = 1 << 1;
+const SHUT_DOWN: u64 = 1 << 3;
 
 /// What a host does that it should not, or need not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -61,6 +65,9 @@ mod wish {
     pub const SHUT_DOWN: u8 = 2;
     pub const KEEP_ALIVE: u8 = 3;
     pub const OTHER: u8 = 4;
+    /// Whether a reset, or a shutdown, is over.
+    pub const IS_RESET: u8 = 5;
+    pub const IS_SHUT_DOWN: u8 = 6;
 }
 
 pub struct Host {
@@ -68,6 +75,8 @@ pub struct Host {
     vice: Vice,
     admin: Option<Queue>,
     io: Vec<Option<Queue>>,
+    /// Queues that a reset has ended, with what was sent on them.
+    old: Vec<Queue>,
     controller: u16,
     is_enabled: bool,
     /// A reset or shutdown is under way: nothing new.
@@ -89,6 +98,7 @@ impl Host {
             vice,
             admin: None,
             io: (0..queues).map(|_| None).collect(),
+            old: Vec::new(),
             controller: 0xffff,
             is_enabled: false,
             is_pausing: false,
@@ -140,10 +150,13 @@ impl Host {
 
     /// Drops all connections.
     pub fn leave(&mut self, scene: &mut Scene, orderly: bool) {
-        for mut queue in self.io.iter_mut().filter_map(Option::take).chain(self.admin.take()) {
-            queue.give_up(scene);
+        let admin = self.admin.take();
+        for mut queue in self.io.iter_mut().filter_map(Option::take) {
+            queue.give_up(scene, self.id, admin.as_ref());
             queue.link.pipe.close(orderly);
         }
+        self.old.drain(..).for_each(|queue| queue.link.pipe.close(orderly));
+        admin.iter().for_each(|queue| queue.link.pipe.close(orderly));
         (self.is_enabled, self.is_pausing, self.has_paused) = (false, false, false);
         self.until = scene.step + scene.random.random_range(0..2000);
         scene.note("left: host", [self.id.into(), orderly.into(), 0, 0]);
@@ -158,6 +171,7 @@ impl Host {
             self.until = scene.step + scene.random.random_range(0..30_000);
             return;
         }
+        self.send_late(scene);
         if self.admin.is_none() {
             if !scene.is_ending {
                 self.arrive(scene);
@@ -225,7 +239,9 @@ impl Host {
 
     /// A queue has ended: whether it might.
     fn lost(&self, scene: &Scene, queue: &Queue, trouble: &Trouble) {
-        let was_cut = queue.is_cut(scene);
+        // With the admin queue all others end.
+        let is_cut = |queue: &Queue| queue.is_cut(scene);
+        let was_cut = is_cut(queue) || self.admin.as_ref().is_some_and(is_cut);
         let is_excused = was_cut || !self.vice.is_honest();
         let (host, number) = (self.id, queue.number);
         match trouble {
@@ -259,10 +275,27 @@ impl Host {
                 }
             }
             Work::Admin(wish::DISABLE) if answer.status.is_success() => {
+                self.ask(scene, wish::IS_RESET);
+            }
+            Work::Admin(wish::IS_RESET) if answer.status.is_success() => {
+                if answer.result & READY != 0 {
+                    return self.ask(scene, wish::IS_RESET);
+                }
                 self.end_queues(scene);
                 self.configure(scene, wish::ENABLE, ENABLED);
             }
-            Work::Admin(wish::SHUT_DOWN) if answer.status.is_success() => self.leave(scene, true),
+            Work::Admin(wish::SHUT_DOWN) if answer.status.is_success() => {
+                self.ask(scene, wish::IS_SHUT_DOWN);
+            }
+            Work::Admin(wish::IS_SHUT_DOWN) if answer.status.is_success() => {
+                if answer.result & (FATAL | SHUT_DOWN) == 0 {
+                    return self.ask(scene, wish::IS_SHUT_DOWN);
+                }
+                if answer.result & FATAL == 0 {
+                    self.end_queues(scene);
+                }
+                self.leave(scene, true);
+            }
             // Commands may overtake each other, also a reset or shutdown.
             Work::Admin(_) if self.has_paused && answer.status == Status::SEQUENCE_ERROR => {}
             Work::Admin(_) if must && !answer.status.is_success() => {
@@ -272,11 +305,38 @@ impl Host {
         }
     }
 
+    /// Its controller is reset or shut down: what was under way has happened or never will,
+    /// whatever is still on its way to the target.
     fn end_queues(&mut self, scene: &mut Scene) {
         for mut queue in self.io.iter_mut().filter_map(Option::take) {
-            queue.give_up(scene);
-            queue.link.pipe.close(true);
+            queue.give_up_for_good(scene);
+            if scene.once_in(2) {
+                queue.link.pipe.close(true);
+            } else {
+                self.old.push(queue);
+            }
         }
+    }
+
+    /// Goes on sending on queues that have ended.
+    fn send_late(&mut self, scene: &mut Scene) {
+        self.old.retain_mut(|queue| {
+            queue.link.send(&mut scene.random);
+            let is_open = queue.link.receive(usize::MAX);
+            if !is_open {
+                queue.link.pipe.close(true);
+            }
+            is_open
+        });
+    }
+
+    /// Reads CSTS.
+    fn ask(&mut self, scene: &mut Scene, wish: u8) {
+        let Some(admin) = &mut self.admin else { return };
+        let mut sqe = Sqe::new(FABRICS, 0);
+        sqe.nsid = u32::from(fabrics::PROPERTY_GET).into();
+        sqe.set_cdw(11, property::CSTS);
+        admin.submit(scene, sqe, (Work::Admin(wish), 0), Vec::new(), 0);
     }
 
     /// Sets CC.
@@ -387,7 +447,7 @@ impl Host {
             }
         }
         if is_over {
-            queue.give_up(scene);
+            queue.give_up(scene, self.id, self.admin.as_ref());
             queue.link.pipe.close(true);
         } else {
             self.io[at] = Some(queue);

@@ -39,11 +39,25 @@ struct Command {
     /// Its name in the history.
     moment: Moment,
     /// When it was sent.
+    step: u64,
     polls: u64,
     since: Nanos,
     /// What it sends or gets.
     data: Vec<u8>,
     done: usize,
+}
+
+impl Command {
+    /// The namespace whose blocks it is for.
+    fn namespace(&self) -> Option<usize> {
+        match &self.work {
+            Work::Read(extent) | Work::Write(extent) | Work::Compare(extent, _) => {
+                Some(extent.namespace)
+            }
+            Work::Clear(extents) => Some(extents[0].namespace),
+            _ => None,
+        }
+    }
 }
 
 impl std::fmt::Debug for Command {
@@ -87,6 +101,7 @@ pub struct Manner {
 
 pub struct Queue {
     pub link: Link,
+    host: u8,
     pub number: u16,
     pub is_ready: bool,
     /// The target will close it, or may.
@@ -136,6 +151,7 @@ impl Queue {
         data[512..][..name.len()].copy_from_slice(name.as_bytes());
         Some(Self {
             link,
+            host,
             number,
             is_ready: false,
             may_close: false,
@@ -157,13 +173,7 @@ impl Queue {
 
     /// Whether a command for a namespace is under way.
     pub fn uses(&self, namespace: usize) -> bool {
-        self.commands.values().any(|command| match &command.work {
-            Work::Read(extent) | Work::Write(extent) | Work::Compare(extent, _) => {
-                extent.namespace == namespace
-            }
-            Work::Clear(extents) => extents[0].namespace == namespace,
-            _ => false,
-        })
+        self.commands.values().any(|command| command.namespace() == Some(namespace))
     }
 
     /// Whether another command may be sent now.
@@ -209,10 +219,10 @@ impl Queue {
         self.link.command(sqe, if in_capsule { &data } else { &[] });
         let done = if in_capsule { data.len() } else { 0 };
         let data = if data.is_empty() { vec![0; expects] } else { data };
-        let (polls, since) = (scene.polls[self.link.group], scene.now);
+        let (step, polls, since) = (scene.step, scene.polls[self.link.group], scene.now);
         let what = [self.link.group as u64, self.number.into(), cid.into(), sqe.opcode.into()];
         scene.note("command: group, queue, cid, opcode", what);
-        self.commands.insert(cid, Command { work, moment, polls, since, data, done });
+        self.commands.insert(cid, Command { work, moment, step, polls, since, data, done });
     }
 
     /// An I/O command of some kind on `extent`.
@@ -327,9 +337,9 @@ impl Queue {
                 self.max_data = answer.limit.get() as usize;
                 let (sqe, data) = std::mem::replace(&mut self.connect, (Sqe::new(0, 0), vec![]));
                 self.link.command(sqe, &data);
-                let (polls, since) = (scene.polls[self.link.group], scene.now);
-                let command =
-                    Command { work: Work::Connect, moment: 0, polls, since, data, done: 1024 };
+                let (step, polls, since) = (scene.step, scene.polls[self.link.group], scene.now);
+                let (work, moment, done) = (Work::Connect, 0, 1024);
+                let command = Command { work, moment, step, polls, since, data, done };
                 self.commands.insert(0, command);
             }
             Kind::CapsuleResp => {
@@ -421,22 +431,51 @@ impl Queue {
         scene.tally.interrupted += u64::from(status == Status::COMMAND_INTERRUPTED);
         // Of an address that was given up, the target has another for its own.
         let port = (!self.is_cut(scene)).then_some(self.link.pipe.port);
+        if status.is_success()
+            && let Some(namespace) = command.namespace()
+        {
+            // It waited for what was left of older queues of the same host.
+            scene.settle_older(self.host, namespace, command.step);
+        }
         verify(scene, &command, status, port)?;
         Ok(Answer { work: command.work, status, result: cqe.result.get() })
     }
 
-    /// The connection is over: what was under way may have happened or not.
-    pub fn give_up(&mut self, scene: &mut Scene) {
+    /// The connection is over: what was under way may have happened or not, or may happen.
+    pub fn give_up(&mut self, scene: &mut Scene, host: u8, admin: Option<&Self>) {
+        let admin = admin.map(|admin| admin.link.pipe.clone());
         for command in std::mem::take(&mut self.commands).into_values() {
             match command.work {
                 Work::Read(extent) | Work::Compare(extent, _) => {
                     scene.history.abandon_read(extent.places(), command.moment);
                 }
                 Work::Write(extent) => {
-                    scene.orphan(&self.link.pipe, vec![extent], command.moment);
+                    let pipes = [Some(self.link.pipe.clone()), admin.clone()];
+                    scene.orphan(host, pipes, vec![extent], command.moment);
                 }
-                Work::Clear(extents) => scene.orphan(&self.link.pipe, extents, command.moment),
+                Work::Clear(extents) => {
+                    let pipes = [Some(self.link.pipe.clone()), admin.clone()];
+                    scene.orphan(host, pipes, extents, command.moment);
+                }
                 _ => {}
+            }
+        }
+    }
+
+    /// The target says that nothing of this queue is under way: it never will be.
+    pub fn give_up_for_good(&mut self, scene: &mut Scene) {
+        for command in std::mem::take(&mut self.commands).into_values() {
+            let extents = match command.work {
+                Work::Read(extent) | Work::Compare(extent, _) => {
+                    scene.history.abandon_read(extent.places(), command.moment);
+                    continue;
+                }
+                Work::Write(extent) => vec![extent],
+                Work::Clear(extents) => extents,
+                _ => continue,
+            };
+            for extent in extents {
+                scene.history.end_write(extent.places(), command.moment, false);
             }
         }
     }

@@ -60,7 +60,10 @@ pub struct Path {
 
 /// A write whose connection ended before its answer: it may still happen.
 struct Orphan {
+    host: u8,
     pipe: Arc<Pipe>,
+    /// That of its controller's admin queue.
+    admin: Option<Arc<Pipe>>,
     extents: Vec<Extent>,
     write: Moment,
 }
@@ -181,8 +184,15 @@ impl Scene {
     }
 
     /// The host will not hear of this write any more.
-    pub fn orphan(&mut self, pipe: &Arc<Pipe>, extents: Vec<Extent>, write: Moment) {
-        self.orphans.push(Orphan { pipe: pipe.clone(), extents, write });
+    pub fn orphan(
+        &mut self,
+        host: u8,
+        [pipe, admin]: [Option<Arc<Pipe>>; 2],
+        extents: Vec<Extent>,
+        write: Moment,
+    ) {
+        let Some(pipe) = pipe else { return };
+        self.orphans.push(Orphan { host, pipe, admin, extents, write });
     }
 
     /// Whether writes to a namespace may still happen that nobody waits for.
@@ -199,12 +209,24 @@ impl Scene {
         }
     }
 
+    /// What a host sent at `step` for a namespace was done: so its writes of queues that the target
+    /// knew by then to have ended have happened or never will.
+    pub fn settle_older(&mut self, host: u8, namespace: usize, step: u64) {
+        let has_left = |pipe: &Arc<Pipe>| pipe.target_left().is_some_and(|left| left < step);
+        self.end_orphans(|one| {
+            let its = one.host == host && one.extents[0].namespace == namespace;
+            its && (has_left(&one.pipe) || one.admin.as_ref().is_some_and(has_left))
+        });
+    }
+
     /// Writes of connections that the target closed before `oldest`, when the oldest request
     /// under way was submitted, have happened or never will.
     pub fn settle(&mut self, oldest: u64) {
-        let (over, rest) = std::mem::take(&mut self.orphans)
-            .into_iter()
-            .partition(|one| one.pipe.target_left().is_some_and(|step| step < oldest));
+        self.end_orphans(|one| one.pipe.target_left().is_some_and(|step| step < oldest));
+    }
+
+    fn end_orphans(&mut self, is_over: impl Fn(&Orphan) -> bool) {
+        let (over, rest) = std::mem::take(&mut self.orphans).into_iter().partition(is_over);
         self.orphans = rest;
         for one in over as Vec<Orphan> {
             for extent in one.extents {

@@ -3,6 +3,7 @@
 mod announced;
 mod auth;
 mod changes;
+mod events;
 mod greedy;
 mod hostile;
 mod peer;

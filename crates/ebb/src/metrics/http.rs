@@ -227,7 +227,7 @@ struct Guest {
 
 impl Guest {
     fn answer(&self, request: &Request<Incoming>) -> Result<Response<Body>, std::fmt::Error> {
-        if !self.names.admit(request.headers()) {
+        if !self.names.admit(request.uri(), request.headers()) {
             return Ok(reply(StatusCode::MISDIRECTED_REQUEST, TEXT, whole(MISDIRECTED)));
         }
         if !matches!(*request.method(), Method::GET | Method::HEAD) {

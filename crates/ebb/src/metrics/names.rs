@@ -8,9 +8,9 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use anyhow::Result;
-use hyper::HeaderMap;
 use hyper::header::{HOST, HeaderValue};
 use hyper::http::uri::Authority;
+use hyper::{HeaderMap, Uri};
 
 use crate::exit::usage;
 
@@ -48,13 +48,17 @@ impl Names {
         }
     }
 
-    /// Whether a request with these headers may be answered. A browser always names a host.
-    pub fn admit(&self, headers: &HeaderMap) -> bool {
-        headers.get_all(HOST).iter().all(|host| self.has(host))
+    /// Whether a request with these headers may be answered. A browser always names a host. A
+    /// target that names one itself counts (RFC 9112 3.2.2), too.
+    pub fn admit(&self, target: &Uri, headers: &HeaderMap) -> bool {
+        let is_host = |host: &HeaderValue| {
+            Authority::try_from(host.as_bytes()).is_ok_and(|authority| self.has(&authority))
+        };
+        target.authority().is_none_or(|authority| self.has(authority))
+            && headers.get_all(HOST).iter().all(is_host)
     }
 
-    fn has(&self, host: &HeaderValue) -> bool {
-        let Ok(authority) = Authority::try_from(host.as_bytes()) else { return false };
+    fn has(&self, authority: &Authority) -> bool {
         let host = authority.host();
         let is_address = host.trim_matches(['[', ']']).parse::<IpAddr>().is_ok();
         let mut allowed = self.0.iter().map(String::as_str).chain(["localhost"]);
@@ -74,7 +78,7 @@ mod tests {
             for host in hosts {
                 headers.append(HOST, HeaderValue::from_str(host).unwrap());
             }
-            names.admit(&headers)
+            names.admit(&Uri::from_static("/status"), &headers)
         };
         for host in [
             "127.0.0.1:9421",
@@ -101,6 +105,10 @@ mod tests {
             assert!(!admits(&[host]), "{host}");
         }
         assert!(admits(&[]) && !admits(&["localhost", "attacker.example"]));
+        let local = HeaderMap::from_iter([(HOST, HeaderValue::from_static("localhost"))]);
+        for (target, may) in [("http://evil.example/status", false), ("http://[::1]/", true)] {
+            assert_eq!(names.admit(&Uri::from_static(target), &local), may, "{target}");
+        }
     }
 
     #[test]

@@ -13,6 +13,7 @@ use super::draft;
 use crate::exit::usage;
 use crate::out;
 use crate::run::config::Config;
+use crate::text::printable_lines;
 
 /// Options of `ebb probe`.
 #[derive(Debug, Args)]
@@ -52,7 +53,8 @@ pub fn run(args: &MachineArgs) -> Result<()> {
     let report = Report::new(&machine, &config.stated()?);
     match args.json {
         true => out::json(&report)?,
-        false => out::print(text(&report))?,
+        // What a drive calls itself is not for the terminal to act on.
+        false => out::print(printable_lines(&text(&report)))?,
     }
     args.profile.as_ref().map_or(Ok(()), |file| draft::write(&machine, file, args.measure))
 }

@@ -214,6 +214,7 @@ fn sampler(
 /// What people have to know of how requests came to the target and of its meters.
 fn told(plan: &Plan, sampler: &Sampler, notes: &mut Vec<String>) {
     let loaded = &plan.requests.loaded;
+    notes.extend(loaded.notes.iter().cloned());
     for file in &loaded.files {
         notes.extend(file.notes.iter().map(|note| format!("{}: {note}", file.file)));
     }

@@ -278,6 +278,7 @@ fn workload(args: &ReplayArgs, name: &str, place: &Place) -> Result<Requests> {
     let streams = usize::from(asked.streams.unwrap_or(1));
     let mut requests = Requests::new(streams);
     requests.read(source.as_mut(), Deal::Among(streams), name)?;
+    requests.loaded.notes = spec.notes();
     Ok(requests)
 }
 

@@ -52,6 +52,9 @@ pub struct Loaded {
     pub wrapped: u64,
     /// Requests widened to whole blocks of the target.
     pub widened: u64,
+    /// What is not plain about the files of a workload.
+    #[serde(skip)]
+    pub notes: Vec<String>,
 }
 
 /// All requests of a replay.

@@ -120,6 +120,7 @@ impl<'a> Work<'a> {
         let effect = Effect::of(&config, around.desk.orders());
         for budget in config.server_budgets().chain(effect.held.server_budget) {
             check_budget(&host, budget)?;
+            ebb_policy::server::check_meter(profile.board.meter_lag).context("server_budget")?;
         }
         let mut feeds = Feeds::new(config.machine.stated_feeds());
         let allowed = feeds.read(&host.machine().sys);

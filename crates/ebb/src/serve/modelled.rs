@@ -4,6 +4,7 @@
 //! **Modelled**: data is kept in memory; only the timing and the watts follow the drive's profile.
 
 use std::collections::BTreeMap;
+use std::io::Read;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,6 +16,7 @@ use ebb_dataplane::wire::Status;
 use ebb_policy::units::{Nanos, Watts};
 use ebb_twin::DriveFile;
 use ebb_twin::drive::{Drive, DriveProfile};
+use rustix::fs::{CWD, Mode, OFlags, openat};
 use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
     timerfd_settime,
@@ -24,6 +26,8 @@ use crate::exit::usage;
 
 /// The drive where the text names none: one with five power states.
 const DEFAULT_DRIVE: &str = "pm1743";
+/// The most bytes of a drive's file.
+const MOST_TEXT: u64 = 1 << 20;
 /// The seed of the model's varying latencies.
 const SEED: u64 = 1;
 
@@ -149,6 +153,24 @@ impl Modelled {
     }
 }
 
+/// What a file of a drive says. Whoever adds a namespace names it: it may be a pipe that nobody
+/// writes into, which is not waited for.
+fn text(path: &Path) -> Result<String, String> {
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
+    let cannot = |error: std::io::Error| format!("cannot be read: {error}");
+    let file = openat(CWD, path, flags, Mode::empty()).map_err(|error| cannot(error.into()))?;
+    let file = std::fs::File::from(file);
+    if !file.metadata().map_err(cannot)?.is_file() {
+        return Err("is no file".to_owned());
+    }
+    let mut text = String::new();
+    file.take(MOST_TEXT + 1).read_to_string(&mut text).map_err(cannot)?;
+    if text.len() as u64 > MOST_TEXT {
+        return Err(format!("is longer than {MOST_TEXT} bytes"));
+    }
+    Ok(text)
+}
+
 /// A shipped drive, or one from a TOML file.
 fn profile(name: &str) -> Result<DriveProfile, String> {
     if let Some(profile) = DriveProfile::builtin(name) {
@@ -159,7 +181,7 @@ fn profile(name: &str) -> Result<DriveProfile, String> {
         let names: Vec<_> = DriveProfile::names().collect();
         return Err(format!("no drive '{name}'; give a TOML file or one of {}", names.join(", ")));
     }
-    let text = ebb_trace::files::text(path).map_err(|error| format!("{name}: {error}"))?;
+    let text = text(path).map_err(|error| format!("{name}: {error}"))?;
     DriveProfile::from_toml(&text).map_err(|error| format!("{name}: {error}"))
 }
 
@@ -538,5 +560,14 @@ mod tests {
             let error = format!("{:#}", Parts::parse(text).err().unwrap());
             assert!(error.contains(part) && error.contains("modelled:"), "{error}");
         }
+    }
+
+    #[test]
+    fn a_pipe_is_no_drive_and_is_not_waited_for() {
+        let path = std::env::temp_dir().join(format!("ebb-drive-{}", std::process::id()));
+        rustix::fs::mknodat(CWD, &path, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
+        let read = super::profile(path.to_str().unwrap()).map(|_| ());
+        std::fs::remove_file(&path).unwrap();
+        assert!(read.is_err_and(|why| why.ends_with("is no file")));
     }
 }

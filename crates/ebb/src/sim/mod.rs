@@ -10,6 +10,7 @@ mod list;
 mod maximum;
 mod options;
 mod outcome;
+mod periods;
 mod plan;
 mod polled;
 mod recorded;

@@ -6,8 +6,9 @@ use std::sync::Arc;
 use anyhow::{Context, Result};
 
 use ebb_policy::registry::{self, Settings};
+use ebb_policy::server::check_meter;
 use ebb_policy::units::{Nanos, Watts};
-use ebb_policy::{Limits, PERIOD, Policy, PolicyError};
+use ebb_policy::{Limits, PERIOD, Policy, PolicyError, Settling};
 use ebb_trace::generate::{Job, PartDevices, WorkloadSpec};
 use ebb_trace::{Source, Workload};
 use ebb_twin::faults::Faults;
@@ -65,6 +66,8 @@ pub struct Plan {
     pub warmup: Nanos,
     /// The same as stated, before it was rounded.
     pub warmup_stated: Option<Nanos>,
+    /// When all policies have settled, as far as that is known beforehand.
+    pub settled: Settling,
     /// Seed of everything random.
     pub seed: u64,
     /// Injected faults.
@@ -155,6 +158,7 @@ impl Plan {
             server,
             warmup: args.warmup.map_or(Nanos::ZERO, whole_periods),
             warmup_stated: args.warmup,
+            settled: Settling::AT_ONCE,
             seed: args.seed,
             faults: args.faults.map(|seed| campaign(seed).until(args.faults_until)),
             senses: args.as_host,
@@ -244,6 +248,9 @@ impl Plan {
         }
         if self.changes.iter().any(|(_, settings)| settings.plf != self.settings.plf) {
             notes.push("verdicts are by the tolerance of the start".to_owned());
+        }
+        if let Requests::Generated(spec) = &self.requests {
+            notes.extend(spec.notes());
         }
         if let Some(stated) = self.warmup_stated.filter(|stated| *stated != self.warmup) {
             notes.push(format!(
@@ -473,6 +480,7 @@ fn check_policies(policies: &[String], server: &Server, settings: &Settings) -> 
     }
     if let Some(budget) = settings.server_budget {
         ebb_policy::check_server_budget(&server.topology, budget).context("--server-budget")?;
+        check_meter(server.profile.board.meter_lag).context("--server-budget")?;
     }
     let causal = policies.iter().filter(|name| !is_foretold(name));
     causal.into_iter().try_for_each(|name| made(name, server, settings).map(|_| ()))

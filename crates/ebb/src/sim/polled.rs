@@ -171,13 +171,13 @@ impl<'a> Plan<'a> {
     }
 
     fn summary(&self, shown: &[Shown], watch: &Watch) -> Summary {
-        let sla = mean(&shown[0]).map(|mean| Sla {
+        let sla = shown[0].mean_latency().map(|mean| Sla {
             mean: mean * 1e-3,
             windows: &shown[0].windows,
             factor: 1.0 + self.plf,
         });
         let other = "'other' is all that is neither CPU nor drive, as one number";
-        let none = shown.iter().any(|one| one.answered == 0).then_some(NONE_COUNTED);
+        let none = shown.iter().any(|one| one.latency.is_empty()).then_some(NONE_COUNTED);
         let notes = [Some(other), none].into_iter().flatten().map(str::to_owned).collect();
         let runs: Vec<_> =
             self.names.iter().zip(shown).map(|(name, one)| self.line(name, one, sla)).collect();
@@ -231,7 +231,7 @@ impl<'a> Plan<'a> {
             iops: Some(shown.answered as f64 / seconds),
             iops_per_watt: Some(shown.answered as f64 / total),
             bytes_per_joule: Some(shown.bytes as f64 / total),
-            latency_us: Latency::new(&shown.latency, mean(shown).unwrap_or(0.0)),
+            latency_us: Latency::new(&shown.latency, shown.mean_latency().unwrap_or(0.0)),
             most_capped_watts: Some((power.ssd_idle + power.ssd_range).0),
             core_seconds: BTreeMap::from([
                 ("busy", busy),
@@ -255,11 +255,6 @@ impl<'a> Plan<'a> {
 fn settling(name: &str, profile: &Profile) -> Settling {
     let periods = if name == "static" { 0 } else { 20 };
     Settling { after: Nanos(profile.coarse.0 * periods), ..Settling::AT_ONCE }
-}
-
-/// Exact mean latency in nanoseconds; `None` without requests.
-fn mean(shown: &Shown) -> Option<f64> {
-    (shown.answered > 0).then(|| shown.waited.0 as f64 / shown.answered as f64)
 }
 
 /// What a polled server has nothing for.

@@ -10,6 +10,7 @@ use ebb_record::recorder::Keep;
 use ebb_record::{Recorded, Recorder};
 use ebb_twin::faults::FaultEvent;
 use ebb_twin::hdd::Wear;
+use ebb_twin::windows::WINDOW;
 use ebb_twin::{Observer, Outcome, Run, Sample, TwinError};
 
 use super::hindsight;
@@ -30,6 +31,8 @@ pub struct RunResult {
     pub faults: Vec<FaultEvent>,
     /// What became of the trace files.
     pub files: Vec<FileReport>,
+    /// What was drawn in each window of the SLA that counts, J; in the last one up to the end.
+    pub joules: Vec<f64>,
     /// Mean power of the warm-up, where it is known all the time.
     pub startup: Option<f64>,
 }
@@ -90,6 +93,7 @@ fn run_one(plan: &Plan, policy: &str, progress: &Progress, keep: Keep) -> Result
         truth: Vec::new(),
         warmup: plan.warmup,
         startup: Some(Joules(0.0)),
+        joules: Vec::new(),
     };
     let (deciding, coordinator) = hindsight::policies(plan, policy)?;
     let run = Run {
@@ -116,13 +120,13 @@ fn run_one(plan: &Plan, policy: &str, progress: &Progress, keep: Keep) -> Result
         TwinError::Setup(reason) => usage(reason),
         error => error.into(),
     })?;
-    let Watcher { recorder, track, faults, startup, .. } = watcher;
+    let Watcher { recorder, track, faults, startup, joules, .. } = watcher;
     track.finish();
     let mut recorded = recorder.finish();
     recorded.latency = Some(outcome.latency.clone());
     let startup = startup.filter(|_| plan.warmup > Nanos::ZERO);
     let startup = startup.map(|joules| joules.0 / plan.warmup.seconds());
-    Ok(RunResult { outcome, recorded, faults, files: watch.reports(), startup })
+    Ok(RunResult { outcome, recorded, faults, files: watch.reports(), joules, startup })
 }
 
 /// Watches one run.
@@ -139,6 +143,8 @@ struct Watcher<'a> {
     /// What is not counted, and what it took.
     warmup: Nanos,
     startup: Option<Joules>,
+    /// What is counted took, by windows of the SLA.
+    joules: Vec<f64>,
 }
 
 impl Observer for Watcher<'_> {
@@ -152,6 +158,11 @@ impl Observer for Watcher<'_> {
         if signals.now <= self.warmup {
             let more = signals.power.total.map(|power| power * signals.period);
             self.startup = self.startup.zip(more).map(|(sum, more)| sum + more);
+        } else {
+            let start = signals.now.saturating_sub(self.warmup + sample.length);
+            let window = (start.0 / WINDOW.0) as usize;
+            self.joules.resize(self.joules.len().max(window + 1), 0.0);
+            self.joules[window] += sample.energy.total().0;
         }
         interrupt::leave_if_asked();
         self.track.reached(signals.now, self.completed);
@@ -166,7 +177,7 @@ impl Observer for Watcher<'_> {
         }
         let (time, from) = if begins { (event.from, 0.0) } else { (event.until, 1.0) };
         self.recorder.event(&Line {
-            time_s: time.seconds(),
+            time_s: time.decimal(),
             policy: self.policy,
             control: "fault",
             of: Some(event.fault.part()),

@@ -4,9 +4,11 @@ use anyhow::Result;
 
 use ebb_policy::units::Nanos;
 use ebb_policy::{Settling, registry};
+use ebb_record::verdict::percent;
 use ebb_twin::thermal::Thermal;
 
 use super::plan::{Plan, Requests, whole_periods};
+use super::run::RunResult;
 
 impl Plan {
     /// When `policy` and the server have settled under a steady load of `iops`.
@@ -17,6 +19,12 @@ impl Plan {
         // Those that know the load choose once.
         let own = registry::settling(policy, &self.settings, iops).unwrap_or_default();
         own.and(server)
+    }
+
+    /// When all policies have.
+    fn all_settling(&self, iops: f64) -> Settling {
+        let all = self.policies.iter().map(|policy| self.settling(policy, iops));
+        all.fold(Settling::AT_ONCE, Settling::and)
     }
 
     /// Why a run does not come to something that would go on so.
@@ -32,21 +40,18 @@ impl Plan {
     /// What is left out where nothing is stated, so that whole periods of settled policies are
     /// counted; and how long a trace is played again and again.
     pub fn settle(&mut self) -> Result<()> {
-        let all = |iops| {
-            let all = self.policies.iter().map(|policy| self.settling(policy, iops));
-            all.fold(Settling::AT_ONCE, Settling::and)
-        };
         let extent = match &self.requests {
             Requests::Traces { traces, again, .. }
                 if self.length().is_none()
-                    && (*again || all(f64::INFINITY) != Settling::AT_ONCE) =>
+                    && (*again || self.all_settling(f64::INFINITY) != Settling::AT_ONCE) =>
             {
                 traces.extent()
             }
             _ => None,
         };
         let iops = extent.map_or(f64::INFINITY, |(last, count)| count as f64 / last.seconds());
-        let all = all(iops);
+        let all = self.all_settling(iops);
+        self.settled = all;
         let last = extent.map(|(last, _)| last);
         let (stated, length) = (self.duration, self.length().or(last));
         let warmup = self.warmup_stated.unwrap_or(all.after);
@@ -71,40 +76,90 @@ impl Plan {
             return Some(passing.to_owned());
         }
         let settling = self.settling(policy, iops);
-        if let Some(sample) = &self.sample {
-            let how = "a longer --duration";
-            return lacking(policy, &settling, (sample.lead(), counted), how);
+        match &self.sample {
+            Some(sample) => {
+                lacking(policy, &settling, (sample.lead(), counted), "a longer --duration")
+            }
+            None => lacking(policy, &settling, (self.warmup, counted), &self.remedy(iops, counted)),
         }
-        let loops = matches!(self.requests, Requests::Traces { again: false, .. });
-        let how = match (loops, self.duration) {
-            (true, None) => "--loop".to_owned(),
-            (true, _) => format!("--loop {}", enough(&settling)),
-            (false, _) => enough(&settling),
-        };
-        let how = match self.warmup_stated {
-            Some(_) if self.warmup + counted >= settling.enough() => "no --warmup".to_owned(),
-            Some(_) => format!("{how} without --warmup"),
-            None => how,
-        };
-        lacking(policy, &settling, (self.warmup, counted), &how)
     }
+
+    /// The options with which all policies show what is settled, by the rules that will decide.
+    fn remedy(&self, iops: f64, counted: Nanos) -> String {
+        let stated = self.warmup_stated.is_some();
+        // Another length of a load that comes in bouts may have another rate.
+        let all = self.all_settling(FEWER * iops);
+        let enough = all.enough();
+        let shows = |length: Nanos| {
+            let left_out = whole_periods(self.settled.warmup(length));
+            all.shows(left_out, length.saturating_sub(left_out))
+        };
+        let loops = matches!(self.requests, Requests::Traces { again: false, .. });
+        if loops && self.duration.is_none() && !stated {
+            return "--loop".to_owned();
+        }
+        if stated && self.warmup + counted >= enough && shows(self.warmup + counted) {
+            return "no --warmup".to_owned();
+        }
+        let length = Nanos::from_secs(enough.seconds().ceil() as u64);
+        let how = match shows(length) {
+            true if stated => format!("--duration {} without --warmup", unspaced(length)),
+            true => format!("--duration {}", unspaced(length)),
+            false => {
+                let left_out = Nanos::from_secs(all.after.seconds().ceil() as u64);
+                let period = all.after.max(all.period);
+                // How long a period takes depends on the rate, which is a little different then.
+                let length = left_out + period + Nanos(period.0 / 50);
+                format!("--warmup {} --duration {}", unspaced(left_out), unspaced(length))
+            }
+        };
+        if loops { format!("--loop {how}") } else { how }
+    }
+}
+
+/// How many of the requests may come in another run, at least, where they come in bouts.
+const FEWER: f64 = 0.9;
+
+/// Whole seconds, rounded up, as an option.
+fn unspaced(time: Nanos) -> String {
+    format!("{}s", time.seconds().ceil())
+}
+
+/// Requests up to this share are not told apart.
+const SAME_WORK: f64 = 0.01;
+
+/// Why a run does not come to what another year would: it puts off a part of its requests, or
+/// serves others than `first`.
+pub fn other_work(run: &RunResult, first: Option<&RunResult>) -> Option<String> {
+    let policy = &run.recorded.policy;
+    if run.outcome.falls_behind() > SAME_WORK {
+        return Some(format!("under {policy} more comes than is served, and the queue grows"));
+    }
+    let first = first?;
+    let change = run.outcome.iops() / first.outcome.iops() - 1.0;
+    (change.abs() > SAME_WORK).then(|| {
+        let side = if change < 0.0 { "fewer" } else { "more" };
+        let (other, share) = (&first.recorded.policy, percent(change));
+        format!("{policy} serves {share} {side} requests than {other}")
+    })
 }
 
 /// How long a run has to last.
 pub fn enough(settling: &Settling) -> String {
-    format!("--duration {}s", settling.enough().seconds().ceil())
+    format!("--duration {}", unspaced(settling.enough()))
 }
 
 /// What a run lacks in which so much was left out and counted, and `how` to get it.
 pub fn lacking(
     policy: &str,
-    &Settling { after, period }: &Settling,
-    (warmup, counted): (Nanos, Nanos),
+    settling: &Settling,
+    (left_out, counted): (Nanos, Nanos),
     how: &str,
 ) -> Option<String> {
-    if warmup >= after && counted >= after.max(period) {
+    if settling.shows(left_out, counted) {
         return None;
     }
+    let &Settling { after, period } = settling;
     let learns = match period > after {
         true => format!(" and then learns anew every {}", whole(period)),
         false => String::new(),

@@ -9,9 +9,10 @@ use ebb_twin::faults::{Extent, Faults};
 
 use super::advice;
 use super::outcome::{self, Sla};
+use super::periods::Periods;
 use super::plan::Plan;
 use super::run::RunResult;
-use super::whole;
+use super::{steady, whole};
 
 /// A result that may not be what was meant.
 pub const NONE_COUNTED: &str = "no request was counted, and so nothing says what one would take: \
@@ -33,7 +34,7 @@ fn runs(plan: &Plan, results: &[RunResult]) -> Vec<RunSummary> {
     let reference =
         results.first().filter(|first| plan.policies.first() == Some(&first.recorded.policy));
     let whole = reference.filter(|first| first.outcome.trip.is_none());
-    let sla = whole.map(|first| &first.outcome).filter(|outcome| outcome.requests > 0);
+    let sla = whole.map(|first| &first.outcome).filter(|outcome| !outcome.latency.is_empty());
     let sla = sla.map(|outcome| Sla {
         mean: outcome.mean_latency() * 1e-3,
         windows: &outcome.windows,
@@ -47,9 +48,18 @@ fn runs(plan: &Plan, results: &[RunResult]) -> Vec<RunSummary> {
             sla.judge(&mut run, &result.outcome.windows);
         }
         let (iops, counted) = (run.iops.unwrap_or_default(), result.outcome.span);
+        let period = |policy: &str| plan.settling(policy, iops).period;
+        let periods = whole.filter(|first| first.recorded.policy != run.policy).and_then(|first| {
+            let period = period(&run.policy).max(period(&first.recorded.policy));
+            Periods::new(result, first, period)
+        });
         RunSummary {
             parts: outcome::parts(plan.parts(), &result.outcome),
-            unsettled: plan.unsettled(&run.policy, iops, counted),
+            difference: periods.map(|periods| periods.difference()),
+            unsettled: plan
+                .unsettled(&run.policy, iops, counted)
+                .or_else(|| steady::other_work(result, reference))
+                .or_else(|| periods?.disagree(&run.policy)),
             ..run
         }
     };
@@ -74,8 +84,8 @@ pub fn new(plan: &Plan, results: &[RunResult], unfinished: Vec<String>) -> Summa
         .filter_map(|run| advice::behind(&run.recorded.policy, plan.duration?, run.outcome.end));
     let mut notes: Vec<String> = plan.notes().into_iter().chain(behind).collect();
     let idled = |run: &RunResult| {
-        let Outcome { requests, jobs, trip, .. } = &run.outcome;
-        *requests == 0 && jobs.is_empty() && trip.is_none()
+        let Outcome { latency, jobs, trip, .. } = &run.outcome;
+        latency.is_empty() && jobs.is_empty() && trip.is_none()
     };
     if results.iter().any(idled) {
         notes.push(NONE_COUNTED.to_owned());
@@ -86,7 +96,7 @@ pub fn new(plan: &Plan, results: &[RunResult], unfinished: Vec<String>) -> Summa
         profile: plan.server.profile.name.clone(),
         workload: plan.workload_name(),
         seed: Some(plan.seed),
-        warmup_seconds: plan.warmup.seconds(),
+        warmup_seconds: plan.warmup.decimal(),
         sampled: plan.sample.as_ref().map(|sample| sample.told.clone()),
         plf,
         ssd_budget_watts: plan.ssd_budget().map(|budget| budget.0),

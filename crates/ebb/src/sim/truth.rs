@@ -11,6 +11,7 @@ use ebb_twin::hdd::Wear;
 pub fn columns(topology: &Topology) -> Vec<Column> {
     let watts = |name, text| Column::of_server(name, Unit::Watts, text);
     let mut columns = vec![
+        watts("true_power", "Of the whole server in this period, whatever its meter tells."),
         watts("memory_power", "Of the memory."),
         watts("nic_power", "Of the network adapters."),
         watts("other_power", "Of the rest of the board."),
@@ -42,7 +43,7 @@ pub fn columns(topology: &Topology) -> Vec<Column> {
 pub fn fill(row: &mut Vec<f64>, sample: &Sample<'_>, wear: &Wear) {
     let seconds = sample.length.seconds();
     let energy = &sample.energy;
-    let parts = [energy.memory, energy.nic, energy.other, energy.psu_loss];
+    let parts = [energy.total(), energy.memory, energy.nic, energy.other, energy.psu_loss];
     row.clear();
     row.extend(parts.map(|joules| joules.0 / seconds));
     let Some(weather) = sample.weather else { return };

@@ -16,6 +16,9 @@ use crate::nvme::power_limit;
 /// Of the default, 100: background work that races is ten times as heavy as others.
 const RACE: &str = "1000";
 
+/// A disk that starts again and again wears out, and saves nothing.
+const SHORTEST: Nanos = Nanos::from_secs(60);
+
 /// What the operator holds.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Holds {
@@ -44,6 +47,25 @@ pub struct Held {
     pub race: Vec<Hold>,
     /// What they are the places of: those of parts that come later are held as well.
     pub of: Holds,
+    /// What is left alone, and why.
+    pub left: Vec<Notice>,
+}
+
+/// A number that limits, where the kernel has a word or a number of its own for all or nothing:
+/// `n/a` is no wake-up at all (`pm_qos_resume_latency_us_show`), and 0 is no limit.
+fn limit(text: &str) -> Option<u64> {
+    match text {
+        "n/a" => Some(0),
+        text => text.parse().ok().filter(|limit| *limit > 0),
+    }
+}
+
+/// The longest wake-up as the kernel takes it: in whole microseconds, and never longer than asked.
+fn latency_text(latency: Nanos) -> String {
+    match latency.0 / 1000 {
+        0 => "n/a".to_owned(),
+        micros => micros.to_string(),
+    }
 }
 
 impl Held {
@@ -51,20 +73,22 @@ impl Held {
     pub fn keep_limits(&mut self, machine: &Machine) -> Vec<Notice> {
         let mut notices = Vec::new();
         let [package, _, latency, ..] = Place::HOLDS;
-        let number = |text: &str| text.parse::<u64>().ok().filter(|limit| *limit > 0);
         self.constant.retain(|Hold { place, value }| {
             let limits = [package, latency].contains(&place.hold());
             let found = Knob::find(machine, place).and_then(|mut knob| knob.read(&machine.sys));
-            let found = found.ok().filter(|_| limits).and_then(|text| number(&text));
-            let lower = found.zip(number(value)).filter(|(found, asked)| found < asked);
-            notices.extend(lower.map(|(found, asked)| Notice {
+            let found = found.ok().filter(|_| limits);
+            let lower = found.filter(|found| {
+                limit(found).zip(limit(value)).is_some_and(|(found, asked)| found < asked)
+            });
+            let is_kept = lower.is_some();
+            notices.extend(lower.map(|found| Notice {
                 place: place.clone(),
                 text: format!(
-                    "it is '{found}', below '{asked}': it is kept, unless machine.raise_limits is \
+                    "it is '{found}', below '{value}': it is kept, unless machine.raise_limits is \
                      true"
                 ),
             }));
-            lower.is_none()
+            !is_kept
         });
         notices
     }
@@ -101,10 +125,14 @@ impl Holds {
     /// # Errors
     /// What cannot be.
     pub fn check(&self) -> Result<(), String> {
-        match self.drive_power {
-            Some(power) if power_limit(power).is_none() => {
+        match (self.drive_power, self.disk_standby) {
+            (Some(power), _) if power_limit(power).is_none() => {
                 Err(format!("drive_power = {power}: write 10 mW to 655 W"))
             }
+            (_, Some(standby)) if standby < SHORTEST => Err(format!(
+                "disk_standby = {standby}: write {SHORTEST} or more; a disk that starts all the \
+                 time wears out"
+            )),
             _ => Ok(()),
         }
     }
@@ -143,7 +171,7 @@ impl Holds {
             for cpu in &machine.cpus.cpus {
                 let folder = "sys/devices/system/cpu";
                 let path = format!("{folder}/cpu{}/power/pm_qos_resume_latency_us", cpu.number);
-                hold(path, format!("{:.0}", latency.micros()));
+                hold(path, latency_text(latency));
             }
         }
         if let Some(preference) = &self.energy_preference {
@@ -151,29 +179,45 @@ impl Holds {
                 hold(path, preference.clone());
             }
         }
-        if let Some(standby) = self.disk_standby {
-            // One path of several would stop the disk under the others.
-            let alone = |drive: &&Drive| drive.rotational && drive.devices.len() == 1;
-            let disks = machine.drives.iter().filter(alone);
-            let disks = disks.filter_map(|disk| Some((disk, disk.saved.as_ref()?)));
-            for (disk, id) in disks {
-                let mut hold = |file: String, value: String| {
-                    all.push(Hold { place: Place::Disk { disk: id.clone(), file }, value });
-                };
-                let delay = (standby.0 / 1_000_000).to_string();
-                hold("power/autosuspend_delay_ms".to_owned(), delay);
-                // Without it the disk is idle to the kernel, and turns (Linux 6.6).
-                let scsi = format!("sys/block/{}/device/scsi_disk", disk.name);
-                for address in machine.sys.names(&scsi) {
-                    let stop = format!("{address}/manage_runtime_start_stop");
-                    if machine.sys.has(format!("{scsi}/{stop}")) {
-                        hold(format!("scsi_disk/{stop}"), "1".to_owned());
-                    }
+        let (disks, left) = self.standby(machine)?;
+        all.extend(disks);
+        Ok(Held { constant: all, race: self.race(), of: self.clone(), left })
+    }
+
+    /// Where disks are told to stop, and those that are not, with the reason.
+    fn standby(&self, machine: &Machine) -> Result<(Vec<Hold>, Vec<Notice>), String> {
+        let (mut all, mut left) = (Vec::new(), Vec::new());
+        let Some(standby) = self.disk_standby else { return Ok((all, left)) };
+        for disk in machine.drives.iter().filter(|drive| drive.rotational) {
+            let id = match (theirs(disk), &disk.saved) {
+                (None, Some(id)) => id,
+                (why, _) => {
+                    let text = format!("disk_standby: {}", why.unwrap_or("it has no name"));
+                    let path = format!("sys/block/{}", disk.name);
+                    left.push(Notice { place: Place::File { path }, text });
+                    continue;
                 }
-                hold("power/control".to_owned(), "auto".to_owned());
+            };
+            let mut hold = |file: String, value: String| {
+                all.push(Hold { place: Place::Disk { disk: id.clone(), file }, value });
+            };
+            let delay = (standby.0 / 1_000_000).to_string();
+            hold("power/autosuspend_delay_ms".to_owned(), delay);
+            // Without it the disk is idle to the kernel, and turns (Linux 6.6).
+            let scsi = format!("sys/block/{}/device/scsi_disk", disk.name);
+            for address in machine.sys.names(&scsi) {
+                let stop = format!("{address}/manage_runtime_start_stop");
+                if machine.sys.has(format!("{scsi}/{stop}")) {
+                    hold(format!("scsi_disk/{stop}"), "1".to_owned());
+                }
             }
+            hold("power/control".to_owned(), "auto".to_owned());
         }
-        Ok(Held { constant: all, race: self.race(), of: self.clone() })
+        // One that is away now may come.
+        match left.first().filter(|_| all.is_empty()) {
+            Some(Notice { place, text }) => Err(format!("{text} ({place})")),
+            None => Ok((all, left)),
+        }
     }
 
     fn drive_limits(&self, machine: &Machine) -> Result<Vec<Hold>, String> {
@@ -204,6 +248,18 @@ impl Holds {
         };
         self.background.iter().flat_map(weights).collect()
     }
+}
+
+/// Whose a disk is that is not told to stop: the kernel would say so to what is behind it.
+fn theirs(disk: &Drive) -> Option<&'static str> {
+    if disk.is_volume {
+        return Some("it is a volume of a RAID controller, all of whose disks would stop");
+    }
+    if !disk.is_sata_or_sas() {
+        return Some("it is not on SATA or SAS: what is behind it may be an array that others use");
+    }
+    // One path would stop the disk under the others, one logical unit the whole.
+    (disk.devices.len() > 1).then_some("it has several block devices, and each would stop it")
 }
 
 /// The file of each frequency domain for a preference, which all of them must have.

@@ -173,6 +173,15 @@ pub fn is_whole(name: &str, label: &str) -> bool {
 /// not powered 0: a processor is warmer than the air.
 pub const TEMPERATURES: RangeInclusive<f64> = 1.0..=150.0;
 
+/// Where a processor slows itself down, in °C: 70 is the least that drivers say of one.
+pub const LIMITS: RangeInclusive<f64> = 60.0..=150.0;
+
+/// Words in the labels of the air at the inlet, the surest first.
+pub const AIR: [&str; 3] = ["inlet", "intake", "ambient"];
+/// Words in the labels of air elsewhere.
+pub const ELSEWHERE: [&str; 9] =
+    ["outlet", "exhaust", "psu", "power supply", "dimm", "gpu", "cpu", "drive", "hdd"];
+
 /// Air in which a server can run, in °C.
 pub const INLETS: RangeInclusive<f64> = -40.0..=70.0;
 

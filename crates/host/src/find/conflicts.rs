@@ -19,11 +19,14 @@ const TASKS: &str = "which CPUs tasks and control groups run on";
 const GPU_FANS: &str = "clocks and fans of graphics cards";
 const DISKS: &str = "when disks stop";
 
+const KUBELET: &str = "cpuManagerPolicy: none in its configuration, or leave its CPUs to it";
+
 /// Names of processes or, of those that an interpreter runs, of scripts; what they set; what to do.
 /// Names in full: of a process the kernel keeps 15 characters.
 const KNOWN: &[(&str, &str, &str)] = &[
     ("tuned", PROFILES, disable!("tuned")),
     ("tuned-ppd", PROFILES, disable!("tuned-ppd")),
+    ("openshift-tuned", PROFILES, "take its node out of the Tuned profiles of its cluster"),
     (
         "power-profiles-daemon",
         "governors and energy preferences",
@@ -57,6 +60,7 @@ const KNOWN: &[(&str, &str, &str)] = &[
     ("coolercontrol-liqctld", FANS, disable!("coolercontrol-liqctld")),
     ("liquidctl", "pumps and fans", "end what calls it, such as liquidcfg.service"),
     ("thinkfan", FANS, disable!("thinkfan")),
+    ("zcfan", FANS, disable!("zcfan")),
     ("mbpfan", FANS, disable!("mbpfan")),
     ("macfanctld", FANS, disable!("macfanctld")),
     ("t2fanrd", FANS, disable!("t2fanrd")),
@@ -92,7 +96,9 @@ const KNOWN: &[(&str, &str, &str)] = &[
     ("cgrulesengd", TASKS, disable!("cgred")),
     ("system76-scheduler", "weights of tasks", disable!("com.system76.Scheduler")),
     ("stalld", "deadline priorities of tasks that starve", disable!("stalld")),
-    ("kubelet", TASKS, "cpuManagerPolicy: none in its configuration, or leave its CPUs to it"),
+    ("kubelet", TASKS, KUBELET),
+    ("k3s-server", TASKS, KUBELET),
+    ("k3s-agent", TASKS, KUBELET),
     ("slurmd", TASKS, "no task/affinity and task/cgroup in TaskPlugin, or leave its CPUs to it"),
     ("nomad", TASKS, "no cores in its jobs' resources, or leave its CPUs to it"),
     ("pvestatd", TASKS, "no cores limit of containers, or leave their CPUs to it"),
@@ -164,8 +170,13 @@ pub fn found(sys: &Sys) -> Vec<Conflict> {
     };
     for pid in sys.numbered("proc", "") {
         let Ok(comm) = sys.text(format!("proc/{pid}/comm")) else { continue };
-        let name = script(sys, &pid, &comm).unwrap_or(comm);
-        let is_it = |known: &str| name == known || name == known[..known.len().min(KEPT)];
+        let names = match scripts(sys, &pid, &comm) {
+            none if none.is_empty() => vec![comm],
+            names => names,
+        };
+        let is_it = |known: &str| {
+            names.iter().any(|name| name == known || *name == known[..known.len().min(KEPT)])
+        };
         if let Some(row) = KNOWN.iter().find(|(known, ..)| is_it(known)) {
             add(row, pid.parse().ok());
         }
@@ -179,16 +190,29 @@ pub fn found(sys: &Sys) -> Vec<Conflict> {
     all
 }
 
-/// The name of the script that an interpreter runs, such as `smfc` of `python3 /opt/smfc/smfc.py`.
-fn script(sys: &Sys, pid: &str, comm: &str) -> Option<String> {
-    if !INTERPRETERS.iter().any(|name| comm.starts_with(name)) {
-        return None;
+/// The names of what may be the script that an interpreter runs, such as `smfc` of `python3
+/// /opt/smfc/smfc.py`. What follows an option may be its value: then the next one may be it, too.
+fn scripts(sys: &Sys, pid: &str, comm: &str) -> Vec<String> {
+    // `platform-python3.6` is one, `sshd` is none.
+    let mut words = comm.split(|c: char| !c.is_ascii_alphabetic());
+    if !words.any(|word| INTERPRETERS.contains(&word)) {
+        return Vec::new();
     }
-    let line = sys.text(format!("proc/{pid}/cmdline")).ok()?;
-    let script = line.split('\0').skip(1).find(|argument| !argument.starts_with('-'))?;
-    let name = script.rsplit('/').next()?;
-    let name = [".py", ".pl", ".sh"].into_iter().find_map(|end| name.strip_suffix(end));
-    Some(name.or(script.rsplit('/').next())?.to_owned())
+    let line = sys.text(format!("proc/{pid}/cmdline")).unwrap_or_default();
+    let (mut names, mut after_option) = (Vec::new(), false);
+    for argument in line.split('\0').skip(1) {
+        let is_option = argument.starts_with('-');
+        if !is_option {
+            let name = argument.rsplit('/').next().unwrap_or_default();
+            let plain = [".py", ".pl", ".sh"].into_iter().find_map(|end| name.strip_suffix(end));
+            names.push(plain.unwrap_or(name).to_owned());
+        }
+        if !is_option && !after_option || is_option && !names.is_empty() {
+            break;
+        }
+        after_option = is_option;
+    }
+    names
 }
 
 #[cfg(test)]
@@ -211,6 +235,12 @@ mod tests {
             (13, "fancontrol", ""),
             (14, "sshd", ""),
             (15, "python3", "python3\0/usr/bin/other"),
+            (16, "platform-python", "/usr/libexec/platform-python\0-Es\0/usr/sbin/tuned\0-l\0-P"),
+            (17, "python3.11", "python3\0-W\0ignore\0/usr/bin/gwe\0lact"),
+            (18, "k3s-agent", "/usr/local/bin/k3s agent"),
+            (19, "zcfan", "/usr/bin/zcfan"),
+            (20, "openshift-tuned", "/usr/bin/openshift-tuned\0-v=1"),
+            (21, "python3", "python3\0/opt/web.py\0--conf\0/etc/nbfc"),
         ] {
             put(&format!("proc/{pid}/comm"), comm);
             put(&format!("proc/{pid}/cmdline"), line);
@@ -224,6 +254,11 @@ mod tests {
             ("coolercontrol-liqctld", Some(9)),
             ("smfc", Some(11)),
             ("fancontrol", Some(12)),
+            ("tuned", Some(16)),
+            ("gwe", Some(17)),
+            ("k3s-agent", Some(18)),
+            ("zcfan", Some(19)),
+            ("openshift-tuned", Some(20)),
             ("tlp", None),
         ];
         assert_eq!(names, expected);

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use ebb_policy::units::Nanos;
 
-use crate::find::identity::{BLOCKS, Marks, is_drive, is_volume, unplaced};
+use crate::find::identity::{BLOCKS, Marks, is_drive, is_volume, transport, unplaced};
 use crate::sys::{Absent, Sys};
 
 /// One drive.
@@ -13,9 +13,10 @@ use crate::sys::{Absent, Sys};
 pub struct Drive {
     /// Its name today, such as `nvme0n1`.
     pub name: String,
-    /// All block devices that it is: its namespaces, the paths of a disk that has several.
+    /// All block devices that it is: its namespaces or logical units, the paths of a disk that has
+    /// several.
     pub devices: Vec<String>,
-    /// How many devices it is to those who use it: namespaces, but not paths.
+    /// How many devices it is to those who use it: namespaces and logical units, but not paths.
     pub namespaces: u32,
     /// The block devices that count what it does: its paths where it has several to choose from
     /// (SCSI, NVMe multipath), of which some kernels count nothing else (seen on Linux 6.1).
@@ -41,18 +42,6 @@ pub struct Drive {
     /// How it is reached: an NVMe controller by `pcie`, `tcp`, `rdma`, `fc`, a SCSI disk by `usb`,
     /// `iscsi`, `fc`, where it is not a bus of the server; `virtual` of a guest's.
     pub transport: Option<String>,
-}
-
-/// What the virtual disks of hypervisors say of vendor or model first.
-const HYPERVISORS: [&str; 8] =
-    ["QEMU", "VBOX", "ORCL-VBOX", "VMware", "Msft", "MSFT NVMe", "Amazon E", "nvme_card"];
-
-/// How a SCSI disk is reached where it is not by SATA or SAS.
-fn scsi_transport(sys: &Sys, name: &str) -> Option<&'static str> {
-    let place = std::fs::read_link(sys.path(format!("{BLOCKS}/{name}"))).ok()?;
-    let place = place.to_string_lossy();
-    let ways = [("/usb", "usb"), ("/session", "iscsi"), ("/rport-", "fc")];
-    Some(ways.iter().find(|(part, _)| place.contains(part))?.1)
 }
 
 impl Drive {
@@ -82,25 +71,19 @@ impl Drive {
         let bytes = sectors.saturating_mul(512);
         let controller = sys.numbered(format!("{folder}/device"), "nvme").into_iter().next();
         let controller = controller.or_else(|| controller_of(&name));
-        let vendor = sys.text(format!("{folder}/device/vendor")).unwrap_or_default();
-        let is_one = |said: &&str| HYPERVISORS.iter().any(|known| said.starts_with(known));
-        let is_virtual = ["vd", "xvd"].iter().any(|prefix| name.starts_with(prefix))
-            || [vendor.as_str(), &model].iter().any(is_one);
-        let transport = match &controller {
-            _ if is_virtual => Some("virtual".to_owned()),
-            Some(controller) => sys.text(format!("sys/class/nvme/{controller}/transport")).ok(),
-            None => scsi_transport(sys, &name).map(str::to_owned),
-        };
+        let transport = transport(sys, &name, controller.as_deref());
+        // NVMe that the kernel offers to itself, from a drive that counts already.
+        if transport.as_deref() == Some("loop") {
+            return None;
+        }
         let marks = Marks::found(sys, &name, controller.as_deref(), bytes);
         let id = marks.id(&model, controller.is_some());
-        let drive = Self {
+        let mut drive = Self {
             saved: id.as_ref().map(|id| marks.at(id)),
             marks: marks.clone(),
             id,
             model,
-            // What a guest is told of a virtual disk is the default, and none of it turns here.
-            rotational: sys.number::<u8>(format!("{folder}/queue/rotational")).ok()? == 1
-                && !is_virtual,
+            rotational: sys.number::<u8>(format!("{folder}/queue/rotational")).ok()? == 1,
             bytes,
             is_volume: is_volume(sys, &name),
             controller,
@@ -110,6 +93,9 @@ impl Drive {
             counted,
             name,
         };
+        // What a guest is told of a virtual disk is the default, and none of it turns here.
+        drive.rotational &= !drive.is_virtual();
+        drive.is_volume &= !drive.is_remote() && !drive.is_virtual();
         Some((drive, marks))
     }
 
@@ -204,16 +190,19 @@ pub(crate) fn recall<'a>(drives: &mut [Drive], names: impl IntoIterator<Item = &
 /// Another name for a drive that shares its own.
 type Naming = fn(&str, &Drive, &Marks) -> Option<String>;
 
-/// Puts together what is one drive: the namespaces of a controller and the paths of a disk. Two
-/// that are left with one name, for their maker gave them one serial number, get their world-wide
-/// names, or are told apart by where they are.
+/// Puts together what is one drive: the namespaces of a controller, the logical units and the paths
+/// of a disk. Two that are left with one name, for their maker gave them one serial number, get
+/// their world-wide names, or are told apart by where they are.
 fn together(found: Vec<(Drive, Marks)>) -> Vec<Drive> {
     let mut all: Vec<(Drive, Vec<Marks>)> = Vec::new();
     for (drive, marks) in found {
-        let is_namespace =
-            |other: &Drive| drive.controller.is_some() && other.controller == drive.controller;
+        let is_disk = drive.is_sata_or_sas() && !drive.is_volume;
+        let is_namespace = |other: &Drive, its: &[Marks]| match &drive.controller {
+            Some(_) => other.controller == drive.controller,
+            None => is_disk && its.iter().any(|one| one.are_parts(&marks)),
+        };
         let is_path = |known: &[Marks]| known.iter().any(|one| one.are_one(&marks));
-        let one = all.iter().position(|(one, its)| is_path(its) || is_namespace(one));
+        let one = all.iter().position(|(one, its)| is_path(its) || is_namespace(one, its));
         let Some((known, its)) = one.map(|at| &mut all[at]) else {
             all.push((drive, vec![marks]));
             continue;

@@ -1,6 +1,8 @@
 //! Energy counters of processors (`Documentation/power/powercap/powercap.rst`,
 //! `Documentation/hwmon/amd_energy.rst` of Linux 5.8 to 5.12).
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use ebb_policy::units::{Joules, Nanos, Watts};
 
 use crate::find::hwmon::Chip;
@@ -36,18 +38,25 @@ pub struct Zone {
 
 impl Zone {
     /// All zones, of Intel's driver and of any other of its kind, a package before its parts; where
-    /// there is none, the sockets of AMD's energy driver.
+    /// there is none, the sockets of AMD's energy driver. Two control types that have packages
+    /// (`intel-rapl`, and beside it `intel-rapl-mmio` or `intel-rapl-tpmi`) count the same joules:
+    /// the first that has most sockets counts.
     #[must_use]
     pub fn found(sys: &Sys, chips: &[Chip]) -> Vec<Self> {
-        // `intel-rapl-mmio` counts the same joules a second time.
-        let (mmio, others): (Vec<_>, Vec<_>) =
-            sys.names(ROOT).into_iter().partition(|name| name.contains("mmio"));
-        let zone = |name: &String| Self::at(sys, name).ok();
-        let mut zones: Vec<_> = others.iter().filter_map(zone).collect();
-        if !zones.iter().any(Self::is_package) {
-            zones.extend(mmio.iter().filter_map(zone));
+        let zones = sys.names(ROOT).into_iter().filter_map(|name| Self::at(sys, &name).ok());
+        let mut zones: Vec<_> = zones.collect();
+        let mut sockets = BTreeMap::<String, BTreeSet<String>>::new();
+        for zone in zones.iter().filter(|zone| zone.is_package()) {
+            let own = sockets.entry(zone.control_type().to_owned()).or_default();
+            own.insert(zone.socket().to_owned());
         }
-        if !zones.iter().any(Self::is_package) {
+        let most = sockets.iter().rev().max_by_key(|(_, own)| own.len()).map(|(kind, _)| kind);
+        let counts = |kind: &str| most.is_some_and(|most| most == kind);
+        zones.retain(|zone| {
+            let kind = zone.control_type();
+            counts(kind) || !sockets.contains_key(kind)
+        });
+        if most.is_none() {
             zones.extend(chips.iter().flat_map(|chip| Self::of_chip(sys, chip)));
         }
         zones

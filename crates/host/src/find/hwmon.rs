@@ -5,7 +5,7 @@ use std::path::Path;
 
 use ebb_policy::units::{Celsius, Rpm};
 
-use crate::find::chips::{self, FASTEST, INLETS, Of, TEMPERATURES};
+use crate::find::chips::{self, AIR, ELSEWHERE, FASTEST, INLETS, LIMITS, Of, TEMPERATURES};
 use crate::find::identity::{AT, unplaced};
 use crate::sys::{Absent, Sys};
 
@@ -215,9 +215,29 @@ impl Chip {
     /// Where the hardware slows itself down by this input; `None` where the chip does not say.
     #[must_use]
     pub fn throttle(&self, sys: &Sys, input: &str) -> Option<Celsius> {
+        self.limit(sys, input).map(|(_, limit)| limit).filter(|limit| self.can_be(*limit))
+    }
+
+    /// The file of that limit, and why it is not used, where it is none that a processor can have.
+    pub(crate) fn false_limit(&self, sys: &Sys, input: &str) -> Option<(String, String)> {
+        let (file, limit) = self.limit(sys, input).filter(|(_, limit)| !self.can_be(*limit))?;
+        let why = format!(
+            "{} °C is no limit of a processor: not used, so that no limit of this sensor is known; \
+             an update of the firmware may mend it",
+            limit.0
+        );
+        Some((file, why))
+    }
+
+    fn can_be(&self, limit: Celsius) -> bool {
+        let limits = if self.of == Of::Cpu { &LIMITS } else { &TEMPERATURES };
+        limits.contains(&limit.0)
+    }
+
+    fn limit(&self, sys: &Sys, input: &str) -> Option<(String, Celsius)> {
         let file = format!("{}/{input}_crit", self.folder);
-        let limit = Celsius(sys.number::<i64>(file).ok()? as f64 / 1e3);
-        Some(limit).filter(|limit| TEMPERATURES.contains(&limit.0))
+        let limit = Celsius(sys.number::<i64>(&file).ok()? as f64 / 1e3);
+        Some((file, limit))
     }
 
     /// A fan's speed.
@@ -276,13 +296,17 @@ impl Chip {
 
     /// The inputs of a processor, the hottest of which is its temperature: those for a whole one
     /// (Intel's package, AMD's control and die temperature), else all of them. Those that say
-    /// nonsense are left out.
+    /// nonsense are left out, and those that cannot be read where any can.
     #[must_use]
     pub fn socket_inputs(&self, sys: &Sys) -> Vec<&str> {
-        let good = |(input, _): &&(String, String)| {
-            !matches!(self.temperature(sys, input), Err(Absent::Nonsense { .. }))
-        };
-        let good: Vec<_> = self.temperatures.iter().filter(good).collect();
+        let read = |(input, _): &(String, String)| self.temperature(sys, input);
+        let mut good: Vec<_> =
+            self.temperatures.iter().map(|one| (one, read(one).map(|_| ()))).collect();
+        good.retain(|(_, read)| !matches!(read, Err(Absent::Nonsense { .. })));
+        if good.iter().any(|(_, read)| read.is_ok()) {
+            good.retain(|(_, read)| read.is_ok());
+        }
+        let good: Vec<_> = good.into_iter().map(|(one, _)| one).collect();
         let is_whole = |(_, label): &&&(String, String)| chips::is_whole(&self.name, label);
         let whole: Vec<_> = good.iter().filter(is_whole).copied().collect();
         let mut inputs = if whole.is_empty() { good } else { whole };
@@ -294,13 +318,17 @@ impl Chip {
     }
 
     /// The input of the air at the server's inlet, by its label; other parts have air of their own.
+    /// Of several the surest by its word, but one that says sense now before any that does not.
     #[must_use]
-    pub fn inlet_input(&self) -> Option<&str> {
-        let is_it = |(_, label): &&(String, String)| {
+    pub fn inlet_input(&self, sys: &Sys) -> Option<&str> {
+        let rank = |(input, label): &(String, String)| {
             let label = label.to_ascii_lowercase();
-            ["inlet", "ambient", "intake"].iter().any(|word| label.contains(word))
+            let word = AIR.iter().position(|word| label.contains(word))?;
+            let is_other = ELSEWHERE.iter().any(|word| label.contains(word));
+            (!is_other).then(|| (self.air(sys, input).is_err(), word))
         };
-        let found = self.temperatures.iter().filter(|_| self.of == Of::Board).find(is_it);
-        found.map(|(input, _)| input.as_str())
+        let all = self.temperatures.iter().filter(|_| self.of == Of::Board);
+        let found = all.filter_map(|one| Some((rank(one)?, one))).min_by_key(|(rank, _)| *rank);
+        found.map(|(_, (input, _))| input.as_str())
     }
 }

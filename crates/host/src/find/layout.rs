@@ -222,7 +222,7 @@ impl DriveParts {
         self.identity.as_ref().map_or(Cap::State, Cap::of)
     }
 
-    /// What it is saved as where control groups can be limited there: `io.max` is of one block device.
+    /// What it is saved as where control groups can be limited there: `io.max` is of one device.
     #[must_use]
     pub fn rated(&self) -> Option<&String> {
         self.drive.saved.as_ref().filter(|_| self.drive.devices.len() == 1)

@@ -95,6 +95,10 @@ const SUPPLY: &[(&str, Measures)] = &[
 pub const MOST: Watts = Watts(20_000.0);
 /// No server takes less.
 const LEAST: Watts = Watts(1.0);
+/// A supply whose input has less is without one: direct current begins at 36 V, alternating at 90.
+pub const LEAST_VOLTS: f64 = 30.0;
+/// Alternating current has at least that; what has less beside it is fed by what it feeds.
+const MAINS_VOLTS: f64 = 90.0;
 
 fn measures(chip: &Chip, label: &str) -> Measures {
     let label = label.to_ascii_lowercase();
@@ -138,10 +142,12 @@ impl Meters {
             }
             (row.driver, files, LEAST)
         });
-        let supplies = first_inputs(sys, chips.iter(), Measures::Input);
+        let (at_wall, behind) = at_wall(sys, chips);
+        let supplies = first_inputs(sys, at_wall.iter().copied(), Measures::Input);
         let mut found = Self::first_of(sys, kinds.chain([("pmbus", supplies, Watts(0.0))]));
         found.left.extend(several);
-        for chip in chips {
+        found.left.extend(behind);
+        for chip in at_wall {
             let mut sides = chip.powers.iter().map(|(input, label)| (input, measures(chip, label)));
             let output = sides.clone().find(|(_, side)| *side == Measures::Output);
             if let (None, Some((output, _))) =
@@ -242,6 +248,32 @@ impl Meters {
         }
         Self { files: silent, left }
     }
+}
+
+/// The chips that may measure at the wall, and the inputs of others with the reason: on PMBus are
+/// converters of the board as well as supplies, by the same names (`pmbus.rst`), and the voltage
+/// that they take in tells them apart. One of 0 V is a supply whose feed is off.
+fn at_wall<'a>(sys: &Sys, chips: &'a [Chip]) -> (Vec<&'a Chip>, Vec<(String, String)>) {
+    let volts = |chip: &Chip| {
+        let input = chip.volts_in(sys).filter(|_| chip.of == Of::Supply)?;
+        let millivolts: i64 = sys.number(chip.file(&input)).ok()?;
+        Some(millivolts as f64 / 1e3).filter(|volts| *volts > 0.0)
+    };
+    let has_mains = chips.iter().filter_map(volts).any(|volts| volts >= MAINS_VOLTS);
+    let least = if has_mains { MAINS_VOLTS } else { LEAST_VOLTS };
+    let (behind, at_wall): (Vec<_>, Vec<_>) =
+        chips.iter().partition(|chip| volts(chip).is_some_and(|volts| volts < least));
+    let why = |chip: &Chip| {
+        let volts = volts(chip).unwrap_or_default();
+        let why = format!(
+            "{} takes in {volts} V: a converter behind the supplies, not at the wall; the \
+             management controller or an external meter may know",
+            chip.name
+        );
+        Some((input_file(sys, chip)?, why))
+    };
+    let left = behind.into_iter().filter_map(why).collect();
+    (at_wall, left)
 }
 
 /// The file of what a supply takes in.

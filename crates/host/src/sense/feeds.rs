@@ -4,11 +4,9 @@
 use ebb_policy::units::Watts;
 
 use crate::find::hwmon::{CHIPS, Chip, is_of};
-use crate::find::meters;
+use crate::find::meters::{self, LEAST_VOLTS};
 use crate::sys::Sys;
 
-/// A supply whose input has less is without one: direct current begins at 36 V, alternating at 90.
-const LEAST_VOLTS: f64 = 30.0;
 /// A feed that is back counts after so many readings in a row.
 const BACK: u32 = 3;
 /// How much of a reading is learnt: supplies share a load alike for hours.

@@ -11,6 +11,7 @@ use crate::find::chips::{FASTEST, INLETS, TEMPERATURES};
 use crate::find::cpus::{Cpu, IdleState};
 use crate::find::drives::{Counters, Drive};
 use crate::find::fans::Fan;
+use crate::find::hwmon::Chip;
 use crate::find::layout::{Core, DriveParts, Layout};
 use crate::find::machine::Machine;
 use crate::find::meters::{MOST, Meters};
@@ -163,7 +164,11 @@ impl Sensors {
         let socket = |inputs: &Vec<(usize, String)>| -> Vec<Gauge> {
             inputs.iter().map(|(chip, input)| heat(machine.chips[*chip].file(input))).collect()
         };
-        let inlets = machine.chips.iter().filter_map(|chip| Some(chip.file(chip.inlet_input()?)));
+        let inlet = |chip: &Chip| Some(chip.file(chip.inlet_input(sys)?));
+        let inlets = machine.chips.iter().filter_map(inlet);
+        let limits = layout.sockets.iter().flatten();
+        let limits =
+            limits.filter_map(|(chip, input)| machine.chips[*chip].false_limit(sys, input));
         let air = |path: String| Gauge::new(sys, path, (1e3, "°C"), INLETS);
         let (wall, processors) = (machine.wall_meters(), machine.processor_meters());
         let notice = |(path, text)| Notice { place: Place::File { path }, text };
@@ -197,7 +202,7 @@ impl Sensors {
             sockets: layout.sockets.iter().map(socket).collect(),
             inlets: inlets.map(air).collect(),
             told: Vec::new(),
-            notices: machine.left().into_iter().map(notice).collect(),
+            notices: machine.left().into_iter().chain(limits).map(notice).collect(),
             miscounted: false,
             fans: fans(machine, layout, sys),
         }

@@ -34,15 +34,23 @@ impl Settling {
         self.after + self.after.max(self.period)
     }
 
+    /// Whether so much that is left out and counted shows what is settled.
+    #[must_use]
+    pub fn shows(&self, left_out: Nanos, counted: Nanos) -> bool {
+        left_out >= self.after && counted >= self.after.max(self.period)
+    }
+
     /// How much of a run of this `length` to leave out, so that whole periods are counted; nothing
     /// where it is too short to show what is settled.
     #[must_use]
     pub fn warmup(&self, length: Nanos) -> Nanos {
         let room = length.saturating_sub(self.after);
-        match room.0.checked_div(self.period.0) {
-            Some(whole @ 1..) => length - Nanos(whole * self.period.0),
+        let whole = room.0.checked_div(self.period.0).map(|count| Nanos(count * self.period.0));
+        match whole.filter(|whole| *whole > Nanos::ZERO) {
+            Some(whole) if self.shows(length - whole, whole) => length - whole,
             _ if room >= self.after => self.after,
-            _ => Nanos::ZERO,
+            Some(whole) => length - whole,
+            None => Nanos::ZERO,
         }
     }
 }
@@ -59,6 +67,14 @@ mod tests {
             [20, 55, 56, 100, 148, 200, 268, 400].map(|s| pacer.warmup(secs(s)).0 / 1_000_000_000);
         assert_eq!(warmups, [0, 0, 28, 28, 28, 80, 28, 40]);
         assert_eq!(pacer.enough(), secs(148));
+        // What is enough is so, and so is what is more, also where periods are shorter.
+        for (after, period) in [(28, 120), (70, 60), (70, 0), (262, 60), (0, 0), (0, 7)] {
+            let settling = Settling { after: secs(after), period: secs(period) };
+            for length in (0..500).map(|more| settling.enough() + secs(more)) {
+                let left_out = settling.warmup(length);
+                assert!(settling.shows(left_out, length - left_out), "{settling:?} {length}");
+            }
+        }
         assert_eq!(Settling::AT_ONCE.warmup(secs(6)), Nanos::ZERO);
         let both = pacer.and(Settling::after(1_000));
         assert_eq!((both.warmup(secs(1_500)), both.enough()), (secs(1_020), secs(2_000)));

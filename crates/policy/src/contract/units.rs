@@ -43,9 +43,18 @@ fn parse(
     let (number, unit) = trimmed.split_at(split);
     let number: f64 = number.replace('_', "").parse().map_err(|_| error())?;
     let unit = unit.trim();
-    let factor = units.iter().find(|(name, _)| name.eq_ignore_ascii_case(unit));
+    let factor = units.iter().find(|(name, _)| is_same(name, unit, units));
     let value = number * factor.ok_or_else(error)?.1;
     if value.is_finite() { Ok(value) } else { Err(error()) }
+}
+
+/// Whether `unit` is `name`, but for case: `KW` is `kW`. Of the prefixes m and M it counts, for a
+/// billion lies between them.
+fn is_same(name: &str, unit: &str, units: &[(&str, f64)]) -> bool {
+    let is_prefixed = |rest: &str| units.iter().any(|(base, _)| *base == rest);
+    let prefix = name.strip_prefix(['m', 'M']).filter(|rest| is_prefixed(rest));
+    name.eq_ignore_ascii_case(unit)
+        && (prefix.is_none() || name.as_bytes().first() == unit.as_bytes().first())
 }
 
 macro_rules! quantity {
@@ -202,6 +211,11 @@ impl Nanos {
     #[must_use]
     pub fn seconds(self) -> f64 {
         self.0 as f64 * 1e-9
+    }
+    /// The same as the number that is printed shortest: 57.5 and not 57.50000000000001.
+    #[must_use]
+    pub fn decimal(self) -> f64 {
+        self.0 as f64 / 1e9
     }
     /// In microseconds.
     #[must_use]
@@ -370,10 +384,27 @@ mod tests {
     }
 
     #[test]
+    fn a_thousandth_is_no_million() {
+        assert_eq!("2 MJ".parse(), Ok(Joules(2e6)));
+        assert_eq!("2 mJ".parse(), Ok(Joules(2e-3)));
+        assert_eq!("2 mW".parse(), Ok(Watts(2e-3)));
+        for text in ["1 MW", "1 Mw"] {
+            assert!(text.parse::<Watts>().unwrap_err().to_string().contains("kW"), "{text}");
+        }
+        assert!("1 mHz".parse::<Hertz>().is_err() && "1 Ms".parse::<Nanos>().is_err());
+        // What has one meaning may be written in any case.
+        assert_eq!("1 KW".parse(), Ok(Watts(1e3)));
+        assert_eq!("1 Min".parse(), Ok(Nanos::from_secs(60)));
+        assert_eq!("1 mib".parse(), Ok(Bytes(1 << 20)));
+        assert_eq!("2.6 Ghz".parse(), Ok(Hertz(2.6e9)));
+    }
+
+    #[test]
     fn display_reads_back() {
         for nanos in [0, 7, 500_000_000, 1_500, 3_000_000_000] {
             assert_eq!(Nanos(nanos).to_string().parse(), Ok(Nanos(nanos)));
         }
+        assert_eq!(Nanos::from_millis(57_500).decimal().to_string(), "57.5");
         for bytes in [0, 1, 4096, 3 << 40, 5000] {
             assert_eq!(Bytes(bytes).to_string().parse(), Ok(Bytes(bytes)));
         }

@@ -10,9 +10,23 @@ pub use pass::{Pass, Reading};
 pub use thunderbolt::Thunderbolt;
 pub use tide::Tide;
 
+use crate::table::SIGNALS;
 use crate::topology::Topology;
-use crate::units::Watts;
-use crate::{Request, Signals};
+use crate::units::{Nanos, Watts};
+use crate::{PolicyError, Request, Signal, Signals};
+
+/// Refuses a meter of the whole server whose readings are too old to be used when they come: a
+/// budget would be kept by the model alone.
+///
+/// # Errors
+/// Such a meter, with the latest that could be used.
+pub fn check_meter(lag: Nanos) -> Result<(), PolicyError> {
+    let row = SIGNALS.iter().find(|row| row.signal == Signal::Power);
+    let until = row.and_then(|row| row.worth).map_or(lag, |worth| worth.until);
+    let valid = "readings of the whole server older than 5 s are not used, so no server budget can \
+                 be kept by them: state a meter_lag of at most 5 s, of a meter that answers sooner";
+    PolicyError::unless(lag <= until, "board.meter_lag in seconds", lag.seconds(), valid)
+}
 
 /// Cores of all groups that serve I/O.
 fn io_cores(topology: &Topology) -> f64 {

@@ -8,6 +8,8 @@
 //!                                               blind
 //!   three readings in a row 15 % of the budget from the model: safe, until three agree with it
 //! ```
+//! Nothing is limited where the most that the server can draw is within the budget. Before the
+//! first reading, and a minute after it where readings never agree, the model alone counts.
 //!
 //! Each turn, every control period:
 //! 1. The *model* says what the server draws now: packages as measured, traffic as counted, the
@@ -27,6 +29,7 @@
 //!    exceeds the budget before the next turn. CPU time below a whole is for large requests without
 //!    a tail to keep, or where nothing else fits.
 
+mod choose;
 mod cpu;
 mod rest;
 
@@ -50,8 +53,9 @@ const MOST_BIAS: f64 = 0.15;
 const STUCK: f64 = 0.02;
 /// How much of a difference is learnt in a turn.
 const LEARN: f64 = 0.25;
-/// Readings that agree before anything is shared out.
+/// Readings that agree before anything is shared out, and turns after which none are waited for.
 const READINGS: u32 = 3;
+const BOOT: u32 = 120;
 /// As many in a row are enough whose mean is known as well.
 const MISSES: usize = 16;
 /// Worth of another point, as a share, below which the present one stays.
@@ -112,8 +116,13 @@ pub struct Tide {
     /// The point in force, of [`Cpu::points`].
     point: usize,
     state: State,
-    /// Whether nothing has been limited since the start.
+    /// Whether nothing has been limited since the start, whether no reading since then was beyond
+    /// the budget, and turns spent in [`State::Boot`].
     free: bool,
+    within: bool,
+    boots: u32,
+    /// Readings in a row beyond the budget.
+    beyond: u32,
     allowed: f64,
     /// Watts at the wall by the meter beyond the model's, and the usual size of what it missed.
     bias: f64,
@@ -172,6 +181,9 @@ impl Tide {
             cpu,
             state: State::Boot,
             free: true,
+            within: true,
+            boots: 0,
+            beyond: 0,
             allowed: 0.0,
             bias: 0.0,
             spread: 0.0,
@@ -331,6 +343,7 @@ impl Tide {
         let settles = matches!(self.state, State::Boot | State::Safe);
         if settles {
             if self.readings < READINGS {
+                self.boots = self.boots.saturating_add(1);
                 return;
             }
             let free = self.free && self.state == State::Boot;
@@ -351,6 +364,24 @@ impl Tide {
         if (self.allowed - self.moved.0).abs() > MOVE * b {
             self.moved = (self.allowed, signals.now);
         }
+    }
+
+    /// Whether all that the server can draw is within the budget, so that there is nothing to keep;
+    /// only readings in a row that are beyond it prove the contrary.
+    fn is_unbound(&self, b: f64) -> bool {
+        let packages = self.cpu.points.last().map_or(0.0, |all| all.packages);
+        let most = Watts(self.ratio.max(1.0) * packages) + self.model.most_traffic;
+        let understood = matches!(self.state, State::Tracking | State::Shedding);
+        let bias = if understood { self.bias.max(0.0) } else { 0.0 };
+        let most = self.model.wall(most, 0.0, 0.0).0 + bias;
+        most <= b * (1.0 - MARGIN) && self.beyond < READINGS
+    }
+
+    /// Takes back all limits.
+    fn lift(&mut self, request: &mut Request) {
+        self.point = self.cpu.points.len() - 1;
+        self.limits.fill([f64::INFINITY; 2]);
+        release(request);
     }
 
     /// Whether limits of rates can be relied on.
@@ -375,131 +406,19 @@ impl Tide {
 
     /// Watts that a point leaves for traffic.
     fn room(&self, point: &Point) -> f64 {
-        // What a meter told before it was found to lie saves nothing.
-        let bias = if self.state == State::Blind { self.bias.max(0.0) } else { self.bias };
+        // What a meter told before it was found to lie, or was understood, saves nothing.
+        let blind = matches!(self.state, State::Blind | State::Boot);
+        let bias = if blind { self.bias.max(0.0) } else { self.bias };
         let delivered = (self.allowed - bias) * self.model.efficiency;
         delivered - self.model.rest.0 - self.ratio * point.packages
-    }
-
-    /// Joules of a byte, in the mean of what is moved now.
-    fn joules(&self) -> f64 {
-        let sum = |way: usize| self.traffic.iter().map(|drive| drive[way]).sum::<f64>();
-        let (read, written) = (sum(0), sum(1));
-        let bytes = read / self.model.read + written / self.model.write;
-        if bytes > 0.0 { (read + written) / bytes } else { self.model.write }
-    }
-
-    /// Bytes a second that users need: no more than they may grow to by the next turn, unless they
-    /// are held back; where not even that fits, a little more than now. And what best effort leaves
-    /// of that to them: what it moves they may take at once.
-    fn needs(&self, joules: f64) -> [(f64, f64); 3] {
-        let all = self.traffic.iter().flatten().sum::<f64>() / joules;
-        let rest = self.rest.map_or(0.0, |rest| rest.load.bytes).min(all);
-        // Best effort gives way before users are held back.
-        if self.limited && rest <= SPARE * all {
-            return [(f64::INFINITY, f64::INFINITY); 3];
-        }
-        let users = all - rest;
-        let (grown, enough) = (GROWTH * users, ENOUGH * users);
-        let spare = SPARE * self.allowed / joules - rest;
-        [(grown.max(spare), grown), (grown, grown), (enough, enough)]
-    }
-
-    /// Bytes a second of best effort that a point leaves room for beside `users`.
-    fn leaves(&self, point: &Point, users: f64, joules: f64) -> f64 {
-        let Some(rest) = self.rest else { return 0.0 };
-        let users = if self.binds() { users } else { self.drawn(point) / joules };
-        let watts = (self.room(point) / joules - users).max(0.0);
-        let wanted = (GROWTH * rest.load.bytes).max(SPARE * self.allowed / joules);
-        let most = wanted.min(rest.ceiling);
-        watts.min(self.cpu.leaves(point, self.load, rest.load.size)).min(most)
-    }
-
-    /// The point to take, the watts that it leaves for traffic, and the bytes a second that it
-    /// leaves to best effort; the least with none where none fits.
-    fn choose(&self) -> (usize, f64, f64) {
-        let joules = self.joules();
-        let mut found = None;
-        for (needed, users) in self.needs(joules) {
-            let best = self.best(needed, users, joules);
-            found = best.map(|(at, served)| (at, served, users));
-            if found.is_none_or(|(_, served, _)| served >= needed) {
-                break;
-            }
-        }
-        let Some((at, _, users)) = found else { return (0, 0.0, 0.0) };
-        let point = &self.cpu.points[at];
-        (at, self.room(point), self.leaves(point, users, joules))
-    }
-
-    /// Of the points that fit the one that serves most bytes a second up to `needed`, each for so
-    /// many `joules`, and what it serves; of those that serve as much the one with the shortest
-    /// latency, or all cores, which need no limit.
-    fn best(&self, needed: f64, users: f64, joules: f64) -> Option<(usize, f64)> {
-        let points = &self.cpu.points;
-        let stops = !self.tail && self.load.size >= LARGE;
-        let may = |point: &Point| stops || point.time == 1.0;
-        let value = |point: &Point| {
-            let room = self.room(point);
-            let moves = if self.binds() { room / joules } else { f64::INFINITY };
-            let served = self.cpu.serves(point, self.load.size).min(moves).min(needed);
-            let counts = if point.time < 1.0 { 1.0 - STOPS } else { 1.0 };
-            (room >= self.drawn(point)).then_some(served * counts)
-        };
-        let latency = |point: &Point| self.cpu.latency(point, self.load);
-        let leaves = |point: &Point| self.leaves(point, users, joules);
-        let is_quicker = |a: &Point, b: &Point| match (latency(a), latency(b)) {
-            (a, b) if a.min(b) < f64::INFINITY => a < b,
-            _ => self.cpu.serves(a, self.load.size) > self.cpu.serves(b, self.load.size),
-        };
-        let of = |may: &dyn Fn(&Point) -> bool| {
-            let mut best: Option<(usize, f64)> = None;
-            for (at, point) in points.iter().enumerate() {
-                let Some(served) = value(point).filter(|_| may(point)) else { continue };
-                let is_better = |(best, most): (usize, f64)| {
-                    served > most || served == most && is_quicker(point, &points[best])
-                };
-                if best.is_none_or(is_better) {
-                    best = Some((at, served));
-                }
-            }
-            best
-        };
-        let all = points.len() - 1;
-        let is_enough = value(&points[all]).is_some_and(|served| served >= needed);
-        let (mut at, most) = match is_enough {
-            true => (all, needed),
-            false => of(&may).or_else(|| of(&|_| true))?,
-        };
-        // Best effort may cost users a little time.
-        let longest = latency(&points[at]) + SHARED * self.mean;
-        let near = 1.0 - WORTH;
-        let serves =
-            |point: &Point| value(point).filter(|_| may(point) && latency(point) <= longest);
-        if self.rest.is_some() {
-            let mut left = leaves(&points[at]);
-            for (other, point) in points.iter().enumerate() {
-                let own = leaves(point);
-                if own * near > left && serves(point).is_some_and(|served| served >= most) {
-                    (at, left) = (other, own);
-                }
-            }
-        }
-        // Another one must be worth the move.
-        let present = &points[self.point];
-        let stays = match serves(present) {
-            Some(served) if served < most * near => false,
-            Some(_) if leaves(present) < leaves(&points[at]) * near => false,
-            Some(_) => most < needed || latency(present) * near <= latency(&points[at]),
-            None => false,
-        };
-        Some((if stays { self.point } else { at }, most))
     }
 
     /// Asks for the point, and shares `room` among the drives: each keeps what it has and gets a
     /// part of what is left over.
     fn ask(&mut self, (room, rest): (f64, f64), request: &mut Request) {
-        let (point, reason) = (&self.cpu.points[self.point], self.state.reason());
+        let late = self.state == State::Boot && self.boots >= BOOT;
+        let reason = if late { State::Blind.reason() } else { self.state.reason() };
+        let point = &self.cpu.points[self.point];
         if self.rest.is_some() {
             request.best_effort_rate.ask(0, rest.max(LEAST_RATE), reason);
         } else {
@@ -556,11 +475,10 @@ impl Policy for Tide {
     fn step(&mut self, signals: &Signals, request: &mut Request) {
         let Some((Watts(b), _)) = sensed(signals) else {
             (self.state, self.readings, self.allowed) = (State::Boot, 0, 0.0);
-            self.missed = 0;
-            (self.free, self.point) = (true, self.cpu.points.len() - 1);
-            self.limits.fill([f64::INFINITY; 2]);
+            (self.missed, self.boots, self.beyond) = (0, 0, 0);
+            (self.free, self.within) = (true, true);
             self.binds = self.topology.limitable.rates;
-            return release(request);
+            return self.lift(request);
         };
         if signals.period > Nanos::ZERO {
             let now = self.sense(signals);
@@ -570,13 +488,27 @@ impl Policy for Tide {
             let believed = self.doubt == 0;
             self.allow(b, now, believed, signals);
         }
-        // What is within the budget may stay until it is understood.
-        let fits = |power: Watts| power.0 <= b * (1.0 - MARGIN);
-        self.free &= self.state == State::Boot && signals.power.total.is_some_and(fits);
+        let reading = signals.power.total;
+        self.beyond = match reading {
+            Some(power) if power.0 > b => self.beyond.saturating_add(1),
+            Some(_) => 0,
+            None => self.beyond,
+        };
+        // What is within the budget may stay until it is understood; no reading proves nothing.
+        let fits = reading.is_none_or(|power| power.0 <= b * (1.0 - MARGIN));
+        self.within &= fits;
+        if self.is_unbound(b) {
+            return self.lift(request);
+        }
+        self.free &= self.state == State::Boot && fits && reading.is_some();
         if self.free {
-            return release(request);
+            return self.lift(request);
         }
         let (point, room, rest) = match self.state {
+            State::Boot if fits && (self.within || self.boots >= BOOT) => {
+                self.allowed = (1.0 - MOST_BIAS) * b;
+                self.choose()
+            }
             State::Boot | State::Safe => (0, 0.0, 0.0),
             _ => self.choose(),
         };

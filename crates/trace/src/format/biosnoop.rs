@@ -2,9 +2,12 @@
 
 use std::num::NonZeroU64;
 
+use jiff::civil::Date;
+
 use super::field::{self, Columns, Line, LineParser, Reason, Unknown, shown};
 use super::names::Names;
 use crate::request::{Op, Request};
+use crate::times;
 
 /// `0.000004 supervise 1950 xvda1 W 13092560 4096 0.74`: seconds, command, process, disk, type,
 /// sector (512 B), bytes, latency in milliseconds, and what else the heading names.
@@ -14,10 +17,14 @@ use crate::request::{Op, Request};
 /// it are counted from the right.
 pub(crate) struct Biosnoop {
     columns: Vec<Column>,
+    /// As the heading has them.
+    names: Vec<String>,
     disks: Names,
     unknown: Unknown,
     /// The last time of day, and days since the first.
     clock: (u64, u64),
+    /// Requests whose time in the queue is not known.
+    unqueued: u64,
 }
 
 /// What a column holds; times with their unit in nanoseconds, 0 for a time of day.
@@ -32,6 +39,8 @@ enum Column {
     Sector,
     Bytes,
     Latency(u64),
+    /// The time in the queue, which belongs to the latency.
+    Queue(u64),
     Other,
 }
 
@@ -41,10 +50,16 @@ const DAY: u64 = 86_400 * SECOND;
 impl Default for Biosnoop {
     /// What BCC prints without options.
     fn default() -> Self {
-        use Column::{Bytes, Command, Disk, End, Kind, Latency, Process, Sector};
-        let columns =
-            vec![End(SECOND), Command, Process, Disk, Kind, Sector, Bytes, Latency(1_000_000)];
-        Self { columns, disks: Names::default(), unknown: Unknown::default(), clock: (0, 0) }
+        let names = ["TIME(s)", "COMM", "PID", "DISK", "T", "SECTOR", "BYTES", "LAT(ms)"];
+        let columns = names.map(|name| column(name.as_bytes()).unwrap_or(Column::Other));
+        Self {
+            columns: columns.into(),
+            names: names.map(str::to_owned).into(),
+            disks: Names::default(),
+            unknown: Unknown::default(),
+            clock: (0, 0),
+            unqueued: 0,
+        }
     }
 }
 
@@ -54,13 +69,15 @@ impl LineParser for Biosnoop {
         if line.starts_with(b"Tracing block I/O") {
             return Ok(Line::Header);
         }
-        let fields: Vec<&[u8]> = Columns::blanks(line).collect();
+        let mut fields: Vec<&[u8]> = Columns::blanks(line).collect();
         let is_heading = |name: &&[u8]| matches!(*name, b"DISK" | b"DEV" | b"BYTES" | b"COMM");
         if fields.iter().filter(|name| is_heading(name)).count() > 1 {
             self.columns = heading(&fields)?;
+            self.names = fields.iter().map(|name| shown(name)).collect();
             return Ok(Line::Header);
         }
-        let row = self.row(&fields)?;
+        let day = self.take_date(&mut fields);
+        let row = self.row(&fields, day)?;
         // Without a disk's name a column is missing: the process stands there.
         let no_disk = row.disk.filter(|disk| disk.iter().all(u8::is_ascii_digit));
         if no_disk.is_none() {
@@ -95,7 +112,10 @@ impl LineParser for Biosnoop {
     }
 
     fn notes(&self) -> Vec<String> {
-        self.unknown.note("types").into_iter().collect()
+        let unqueued = (self.unqueued > 0).then(|| {
+            format!("{} requests have no time in the queue, which counts as 0", self.unqueued)
+        });
+        self.unknown.note("types").into_iter().chain(unqueued).collect()
     }
 }
 
@@ -123,7 +143,19 @@ impl Biosnoop {
         Ok(())
     }
 
-    fn row<'a>(&mut self, fields: &[&'a [u8]]) -> Result<Row<'a>, Reason> {
+    /// Takes a date that stands before a time of day out of a row: days since 1970.
+    fn take_date(&self, fields: &mut Vec<&[u8]>) -> Option<u64> {
+        let is_time = |column: &Column| matches!(column, Column::Start(_) | Column::End(_));
+        let at = self.columns.iter().position(is_time)?;
+        let date = fields.get(at).filter(|text| text.contains(&b'-') || text.contains(&b'/'))?;
+        fields.get(at + 1).filter(|text| text.contains(&b':'))?;
+        let date = times::date(std::str::from_utf8(date).ok()?, true)?.ok()?;
+        fields.remove(at);
+        let days = date.duration_since(Date::constant(1970, 1, 1)).as_hours() / 24;
+        u64::try_from(days).ok()
+    }
+
+    fn row<'a>(&mut self, fields: &[&'a [u8]], day: Option<u64>) -> Result<Row<'a>, Reason> {
         self.complete(fields, 1)?;
         let mut row = Row::default();
         let (mut start, mut end) = (None, None);
@@ -136,10 +168,12 @@ impl Biosnoop {
             };
             let text = place.and_then(|place| fields.get(place)).copied().unwrap_or_default();
             match self.columns[index] {
-                Column::Start(unit) => start = Some(self.time(text, unit)?),
-                Column::End(unit) => end = Some(self.time(text, unit)?),
-                Column::Latency(unit) => {
-                    row.latency = row.latency.saturating_add(field::time(text, "LAT(ms)", unit)?);
+                Column::Start(unit) => start = Some(self.time(text, unit, day)?),
+                Column::End(unit) => end = Some(self.time(text, unit, day)?),
+                Column::Queue(_) if is_unknown(text) => self.unqueued += 1,
+                Column::Latency(unit) | Column::Queue(unit) => {
+                    let time = field::time(text, &self.names[index], unit)?;
+                    row.latency = row.latency.saturating_add(time);
                 }
                 Column::Process => row.process = Some(text),
                 Column::Disk => row.disk = Some(text),
@@ -158,7 +192,7 @@ impl Biosnoop {
     }
 
     /// A time, or a time of day, which begins anew at midnight.
-    fn time(&mut self, text: &[u8], unit: u64) -> Result<u64, Reason> {
+    fn time(&mut self, text: &[u8], unit: u64, day: Option<u64>) -> Result<u64, Reason> {
         if unit > 0 && !text.contains(&b':') {
             return field::time(text, "TIME(s)", unit);
         }
@@ -169,10 +203,19 @@ impl Biosnoop {
         if parts.next().is_some() || at >= DAY {
             return Err(format!("TIME is '{}', not a time of day", shown(text)));
         }
+        if let Some(day) = day {
+            return Ok(day.saturating_mul(DAY).saturating_add(at));
+        }
         let (last, days) = self.clock;
         self.clock = (at, if at + DAY / 2 < last { days + 1 } else { days });
         Ok(self.clock.1.saturating_mul(DAY).saturating_add(at))
     }
+}
+
+/// What libbpf-tools print where a request did not wait in a queue, and others for no value.
+fn is_unknown(text: &[u8]) -> bool {
+    let negative = || std::str::from_utf8(text).ok()?.parse().ok().map(|n: f64| n == -1.0);
+    matches!(text, b"" | b"-" | b"N/A") || negative() == Some(true)
 }
 
 /// The columns that a heading names.
@@ -207,7 +250,7 @@ fn column(name: &[u8]) -> Result<Column, Reason> {
     };
     let bare = name.split(|byte| *byte == b'(').next().unwrap_or_default();
     Ok(match (bare, unit) {
-        (b"TIME", unit) => Column::End(unit.unwrap_or(0)),
+        (b"TIME" | b"TIMESTAMP" | b"DATE/TIME", unit) => Column::End(unit.unwrap_or(0)),
         (b"STARTs", _) => Column::Start(SECOND),
         (b"ENDs", _) => Column::End(SECOND),
         (b"COMM", _) => Column::Command,
@@ -217,7 +260,8 @@ fn column(name: &[u8]) -> Result<Column, Reason> {
         (b"SECTOR" | b"BLOCK", _) => Column::Sector,
         (b"BYTES", _) => Column::Bytes,
         (b"LATms", _) => Column::Latency(1_000_000),
-        (b"LAT" | b"QUE", Some(unit)) => Column::Latency(unit),
+        (b"LAT", Some(unit)) => Column::Latency(unit),
+        (b"QUE", Some(unit)) => Column::Queue(unit),
         (b"LAT" | b"QUE", None) => {
             return Err(format!("column {} has no unit, such as (ms)", shown(name)));
         }
@@ -288,6 +332,23 @@ mod tests {
             assert_eq!((request.op, request.offset, request.bytes), (Op::Read, 4096, 4096));
             assert_eq!(request.recorded_latency.unwrap().get(), 500_000);
         }
+    }
+
+    #[test]
+    fn a_time_in_the_queue_may_be_unknown() {
+        let mut parser = Biosnoop::default();
+        let heading = b"TIMESTAMP COMM PID DISK T SECTOR BYTES QUE(ms) LAT(ms)";
+        assert_eq!(parser.line(heading), Ok(Line::Header));
+        for unknown in ["-1.000", "-", "N/A"] {
+            let line = format!("17:58:57.814 a b 7 sda WSM 8 4096 {unknown} 0.5");
+            assert_eq!(read(&mut parser, &line).recorded_latency.unwrap().get(), 500_000);
+        }
+        assert_eq!(parser.notes(), ["3 requests have no time in the queue, which counts as 0"]);
+        let reason = parser.line(b"17:58:57.814 a 7 sda R 8 4096 -2 0.5").unwrap_err();
+        assert!(reason.starts_with("QUE(ms) is negative"), "{reason}");
+        let dated = read(&mut parser, "2026-06-25 09:57:11.5 a b 7 sda R 8 4096 0.5 0");
+        let next = read(&mut parser, "2026-06-26 09:57:11.5 a 7 sda R 8 4096 0.5 0");
+        assert_eq!(next.at.0 - dated.at.0, DAY);
     }
 
     #[test]

@@ -109,7 +109,7 @@ impl Blkparse {
         let device = columns.want("device")?;
         if let Err(reason) = major_minor(device) {
             // Totals stand at the end, where another output may follow.
-            let is_total = line.starts_with(b"CPU") || line.starts_with(b"Total (");
+            let is_total = line.starts_with(b"CPU") || totals_of_process(line);
             self.summary |= is_total && self.events > 0;
             let is_known = self.summary || line.starts_with(b"Input file ");
             return if is_known { Ok(None) } else { Err(reason) };
@@ -163,6 +163,16 @@ impl Blkparse {
     }
 }
 
+/// `kjournald (697)`, or `Total (8,0):`: below it stands what it did.
+fn totals_of_process(line: &[u8]) -> bool {
+    let line = line.strip_suffix(b":").unwrap_or(line);
+    let number = |byte: &u8| byte.is_ascii_digit() || b", ".contains(byte);
+    line.strip_suffix(b")").is_some_and(|line| {
+        memchr::memrchr(b'(', line).is_some_and(|at| at > 0 && line[at + 1..].iter().all(number))
+            || line.starts_with(b"Total (")
+    })
+}
+
 fn major_minor(device: &[u8]) -> Result<(), Reason> {
     let mut parts = device.split(|byte| *byte == b',');
     let mut number = || parts.next().is_some_and(|part| field::unsigned(part, "device").is_ok());
@@ -174,7 +184,7 @@ fn major_minor(device: &[u8]) -> Result<(), Reason> {
 
 /// The RWBS column: what the request does, `None` where it moves no data (N, the management of
 /// zones).
-fn kind(rwbs: &[u8]) -> Result<Option<Op>, Reason> {
+pub(super) fn kind(rwbs: &[u8]) -> Result<Option<Op>, Reason> {
     if rwbs.is_empty() || !rwbs.iter().all(u8::is_ascii_uppercase) {
         return Err(format!("kind is '{}', not letters such as R, WS or D", shown(rwbs)));
     }

@@ -7,16 +7,22 @@ use jiff::Timestamp;
 use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
 
+use super::blkparse::kind;
 use super::field::{self, Line, LineParser, Reason, shown};
 use super::names::Names;
 use super::vscsi_csv::operation as scsi;
 use crate::request::{Op, Request};
+use crate::times::{Moment, moment};
+
+const SECOND: i128 = 1_000_000_000;
 
 /// What stands in which column: `time:ms,device,offset:sectors,size:bytes,op`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Columns {
     held: [Held; Self::MOST],
     count: usize,
+    /// Words by which rows are chosen.
+    chosen: [Word; MOST_WORDS],
     /// Further columns may follow and are not used.
     more: bool,
 }
@@ -25,6 +31,8 @@ pub struct Columns {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Held {
     Unused,
+    /// Rows with another word here than this one of the chosen are passed over.
+    Only(u8),
     /// `None`: a date.
     Time(Option<u8>),
     Latency(u8),
@@ -34,6 +42,11 @@ enum Held {
     Device,
     Stream,
 }
+
+/// A word by which rows are chosen, filled up with zeros.
+type Word = [u8; 8];
+/// How many such words there may be.
+const MOST_WORDS: usize = 4;
 
 /// How operations are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,8 +64,9 @@ enum Ops {
 pub struct UnknownColumns(String);
 
 const HELP: &str = "times in s, ms, us, ns or 100ns, also time:date; places in bytes, sectors or \
-                    KiB; latency, stream; op as words, op:1=read, op:0=read or op:scsi; - for \
-                    what is not used, ... for all that follows";
+                    KiB; latency, stream; op as words, op:1=read, op:0=read or op:scsi; =WORD \
+                    where other rows are passed over; - for what is not used, ... for all that \
+                    follows";
 
 impl Columns {
     const MOST: usize = 32;
@@ -85,7 +99,9 @@ impl FromStr for Columns {
     type Err = UnknownColumns;
 
     fn from_str(text: &str) -> Result<Self, UnknownColumns> {
-        let mut all = Self { held: [Held::Unused; Self::MOST], count: 0, more: false };
+        let chosen = [Word::default(); MOST_WORDS];
+        let mut all = Self { held: [Held::Unused; Self::MOST], count: 0, chosen, more: false };
+        let mut words = all.chosen.iter_mut().zip(0..);
         for item in text.split(',').map(str::trim) {
             if all.more {
                 return Err(UnknownColumns("'...' is not the last".to_owned()));
@@ -96,7 +112,10 @@ impl FromStr for Columns {
             }
             let place = all.held.get_mut(all.count);
             let place = place.ok_or_else(|| UnknownColumns("more than 32 columns".to_owned()))?;
-            *place = held(item).map_err(UnknownColumns)?;
+            *place = match item.strip_prefix('=').filter(|word| !word.is_empty()) {
+                Some(word) => Held::Only(choose(word, words.next()).map_err(UnknownColumns)?),
+                None => held(item).map_err(UnknownColumns)?,
+            };
             all.count += 1;
         }
         let needed: [(&str, usize); 4] = [
@@ -105,12 +124,27 @@ impl FromStr for Columns {
             ("size", all.has(|held| matches!(held, Held::Size(_)))),
             ("op", all.has(|held| matches!(held, Held::Op(_)))),
         ];
-        if let Some((name, count)) = needed.into_iter().find(|(_, count)| *count != 1) {
+        // A date and a time of day may stand apart.
+        let dates = all.has(|held| *held == Held::Time(None));
+        let is_wrong = |(name, count): &(&str, usize)| {
+            *count != 1 && !(*name == "time" && *count == 2 && dates == 2)
+        };
+        if let Some((name, count)) = needed.into_iter().find(is_wrong) {
             let reason = format!("'{name}' is named {count} times, not once");
             return Err(UnknownColumns(reason));
         }
         Ok(all)
     }
+}
+
+/// Keeps a word in its place, and gives the number of that.
+fn choose(word: &str, place: Option<(&mut Word, u8)>) -> Result<u8, String> {
+    let (kept, number) = place.ok_or_else(|| format!("more than {MOST_WORDS} columns have '='"))?;
+    let most = kept.len();
+    let kept = kept.get_mut(..word.len());
+    kept.ok_or_else(|| format!("'{word}' is longer than {most} letters"))?
+        .copy_from_slice(word.as_bytes());
+    Ok(number)
 }
 
 fn held(item: &str) -> Result<Held, String> {
@@ -177,10 +211,22 @@ impl Delimited {
     fn request(&mut self, fields: &[&[u8]], comma: bool) -> Result<Option<Request>, Reason> {
         let (mut at, mut offset, mut size, mut latency) = (0, 0, 0, 0);
         let (mut op, mut device, mut stream) = (Op::Read, Vec::new(), None);
+        let mut dates = Vec::new();
+        let chosen = &self.columns.chosen;
+        let is_other = |held: &Held, field: &[u8]| match held {
+            Held::Only(number) => {
+                let word = chosen.get(usize::from(*number)).map_or(&[][..], |word| word);
+                !word.starts_with(field) || word.get(field.len()) > Some(&0)
+            }
+            _ => false,
+        };
+        if self.columns.held.iter().zip(fields).any(|(held, field)| is_other(held, field)) {
+            return Ok(None);
+        }
         for (held, field) in self.columns.held.iter().zip(fields) {
             match *held {
-                Held::Unused => {}
-                Held::Time(None) => at = date(field)?,
+                Held::Unused | Held::Only(_) => {}
+                Held::Time(None) => dates.push(*field),
                 Held::Time(Some(unit)) => at = time(field, "time", unit, comma)?,
                 Held::Latency(_) if field.is_empty() => {}
                 Held::Latency(unit) => latency = time(field, "latency", unit, comma)?,
@@ -195,6 +241,11 @@ impl Delimited {
                     stream = Some(field::stream(field::unsigned(field, "stream")?, "stream")?)
                 }
             }
+        }
+        match dates[..] {
+            [] => {}
+            [one] => at = date(one)?,
+            _ => at = date(&dates.join(&b' '))?,
         }
         if op == Op::Flush {
             (offset, size) = (0, 0);
@@ -245,11 +296,22 @@ fn date(field: &[u8]) -> Result<u64, Reason> {
     let text = if text.contains(':') { text } else { "" };
     let utc = || text.parse::<DateTime>().ok()?.to_zoned(TimeZone::UTC).ok();
     let instant = text.parse::<Timestamp>().ok().or_else(|| Some(utc()?.timestamp()));
-    let nanos = instant.and_then(|instant| u64::try_from(instant.as_nanosecond()).ok());
+    let instant = instant.map(|instant| instant.as_nanosecond()).or_else(|| other_date(text));
+    let nanos = instant.and_then(|nanos| u64::try_from(nanos).ok());
     nanos.ok_or_else(|| {
         let text = shown(field);
         format!("time is '{text}', no date since 1970 such as 2026-11-25T00:10:01.5Z")
     })
+}
+
+/// The same of other programs, where month and day cannot be taken for each other.
+fn other_date(text: &str) -> Option<i128> {
+    let instant = |moment: Moment| moment.nanos - i128::from(moment.ahead.unwrap_or(0)) * SECOND;
+    let read = [true, false].map(|month_first| moment(text, month_first).map(instant));
+    match read {
+        [Some(one), Some(other)] => (one == other).then_some(one),
+        [one, other] => one.or(other),
+    }
 }
 
 /// A number of units as whole bytes, exactly: `4096.0` bytes, `0.5` KiB, `0x1000`.
@@ -290,8 +352,23 @@ fn operation(field: &[u8], ops: Ops) -> Result<Option<Op>, Reason> {
         b"0" | b"1" => {
             return Err("op is a digit: say which is a read, op:1=read or op:0=read".to_owned());
         }
+        _ if is_rwbs(field) => return kind(field),
         _ => return Err(format!("op is '{}', not read, write, trim or flush", shown(field))),
     }))
+}
+
+/// Whether letters are a kind with flags, as the kernel prints them: perhaps F before a kind, and
+/// perhaps F, A, S, M and U behind it, in their order.
+fn is_rwbs(field: &[u8]) -> bool {
+    let field = field.strip_prefix(b"F").unwrap_or(field);
+    let flags = match field {
+        [b'Z', b'A' | b'R' | b'O' | b'C' | b'F', flags @ ..] => flags,
+        [b'D', b'E', flags @ ..] => flags,
+        [b'R' | b'W' | b'D' | b'F' | b'N', flags @ ..] => flags,
+        _ => return false,
+    };
+    let mut known = b"FASMU".iter();
+    flags.iter().all(|flag| known.any(|known| known == flag))
 }
 
 #[cfg(test)]
@@ -359,6 +436,47 @@ mod tests {
             let reason = read(columns, line).unwrap_err();
             assert!(reason.contains(said), "{reason}");
         }
+    }
+
+    #[test]
+    fn rows_with_other_words_are_passed_over() {
+        let columns = "device,=Q,time:s,op,offset:sectors,size:sectors,-".parse::<Columns>();
+        let mut parser = columns.unwrap().parser();
+        for (line, is_one) in [
+            ("8,0 Q 0.1 WS 8 8 dd", true),
+            ("8,0 D 0.1 WS 8 8 dd", false),
+            ("8,0 QX 0.1 R 8 8 dd", false),
+            ("8,0 C x y z 8 dd", false),
+            ("8,0 Q 0.1 N 8 8 dd", false),
+        ] {
+            let read = parser.line(line.as_bytes());
+            assert_eq!(matches!(read, Ok(Line::Request(_))), is_one, "{line}: {read:?}");
+            assert!(is_one || read == Ok(Line::Other), "{line}: {read:?}");
+        }
+        let columns = "time:s,op,offset:bytes,size:bytes";
+        for (kind, op) in [("RA", Op::Read), ("FWS", Op::Write), ("WFSM", Op::Write)] {
+            assert_eq!(read(columns, &format!("1,{kind},0,512")).unwrap().op, op, "{kind}");
+        }
+        for kind in ["RENAME", "WX", "RSA", "S"] {
+            let reason = read(columns, &format!("1,{kind},0,512")).unwrap_err();
+            assert!(reason.contains("not read, write, trim or flush"), "{reason}");
+        }
+    }
+
+    #[test]
+    fn a_date_may_stand_apart_or_in_other_forms() {
+        let columns = "time:date,time:date,op,offset:bytes,size:bytes";
+        for line in [
+            "1970-01-02,00:00:00.5,R,0,512",
+            "1970/01/02 00:00:00.5 R 0 512",
+            "01/13/1970;00:00:00,5;R;0;512",
+        ] {
+            let at = read(columns, line).unwrap().at.0 % 86_400_000_000_000;
+            assert_eq!(at, 500_000_000, "{line}");
+        }
+        let reason = read(columns, "03/04/2026,00:00:00,R,0,512").unwrap_err();
+        assert!(reason.contains("no date since 1970"), "{reason}");
+        assert!("time:date,time:s,op,offset:bytes,size:bytes".parse::<Columns>().is_err());
     }
 
     #[test]

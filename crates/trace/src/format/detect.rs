@@ -1,6 +1,6 @@
 //! Which format a file is in, from its first bytes.
 
-use super::doubt::doubt;
+use super::doubt::{doubt, heading};
 use super::field::{Columns, Reason, is_comment, is_heading};
 use super::{Format, Line, in_sectors, vscsi};
 use crate::request::Request;
@@ -35,14 +35,17 @@ pub(crate) fn detect(head: &[u8], whole: bool) -> Detected {
             (best, most) = (Some(format), accepted);
         }
     }
-    match best {
+    let found = match best {
         None => Detected::None,
         Some(Format::MsrCut) => five_numbers(head, whole, most),
         Some(format) => match doubt(format, requests(format, head, whole)) {
             Some(reason) => Detected::Doubt(reason),
             None => Detected::Format(format),
         },
-    }
+    };
+    let first = lines(head, whole).map(|(_, line)| line).next().filter(|line| is_heading(line));
+    let contradiction = first.zip(best).and_then(|(names, format)| heading(format, names));
+    contradiction.map_or(found, Detected::Doubt)
 }
 
 /// Requests that are closer than 10 µs if their times are in ns, and than 10 s if in ms.

@@ -6,6 +6,7 @@ use jiff::SignedDuration;
 use jiff::civil::Date;
 
 use super::columns::TIMES;
+use super::heading::contradiction;
 use super::{Format, SECTOR};
 use crate::request::Request;
 
@@ -17,16 +18,25 @@ const YEARS: Range<i16> = 1990..2100;
 pub(super) fn doubt(format: Format, requests: impl Iterator<Item = Request>) -> Option<String> {
     let columns = format.columns()?;
     let requests: Vec<Request> = requests.filter(|request| request.bytes > 0).collect();
-    let (what, instead) = clock(format, columns, requests.first()?.at.0.into())
-        .or_else(|| sectors(columns, &requests))?;
-    Some(format!(
+    let found = sectors(columns, &requests);
+    let found = clock(format, columns, requests.first()?.at.0.into()).or(found);
+    found.map(|found| said(format, found))
+}
+
+/// The same of a heading that contradicts the format.
+pub(super) fn heading(format: Format, names: &[u8]) -> Option<String> {
+    contradiction(names, format.columns()?).map(|found| said(format, found))
+}
+
+fn said(format: Format, (what, instead): (String, String)) -> String {
+    format!(
         "{what}, as {format} has it: state the units, as in --columns {instead}, or confirm those \
          of {format} with --format {format}"
-    ))
+    )
 }
 
 /// A clock that tells the date begins in a year without traces, and in another unit would not; `at`
-/// is its first time. One that begins near 0 was moved there, whatever its unit.
+/// is its first time. One that begins near 0 was moved there: its unit is noted.
 fn clock(format: Format, columns: &str, at: u128) -> Option<(String, String)> {
     let zero = format.clock()?;
     let begins = year(zero, at)?;
@@ -124,9 +134,23 @@ mod tests {
             assert!(error.contains("or confirm those of"), "{error}");
         }
         // Those that were moved to 0 are what they were.
-        for moved in ["419,W,0,4096,7\n", "54,8,8,0,1063\n", "0.5,0.1,R,0,0,4096\n"] {
+        for moved in [
+            "419,W,0,4096,7\n",
+            "54,8,8,0,1063\n",
+            "0.5,0.1,R,0,0,4096\n",
+            "1000,hm,0,Read,4096,4096,5\n",
+        ] {
             read(moved, &OpenOptions::default()).unwrap();
         }
+    }
+
+    #[test]
+    fn a_heading_is_evidence() {
+        let rows = "1538323200,12910952,128,0,1063\n1538323201,8,9,1,7\n";
+        let error = refused(&format!("ts_ms,lba,len,is_write,dev\n{rows}"));
+        assert!(error.contains("has 'ts_ms' in the place of time in s"), "{error}");
+        assert!(error.contains("--columns time:ms,offset:sectors,size:sectors,op:0=read,device,"));
+        read(&format!("ts,lba,len,rw,dev\n{rows}"), &OpenOptions::default()).unwrap();
     }
 
     /// What the columns of a format say is what its parser does.

@@ -60,6 +60,10 @@ pub(crate) enum Fault {
 pub(crate) trait Records: Send {
     /// The next record, `None` at the end.
     fn next(&mut self) -> Result<Option<Line>, Fault>;
+    /// Whether the next record is there without waiting for the stream.
+    fn is_ready(&self) -> bool {
+        true
+    }
     /// Number of the line or record that `next` just looked at, counted from 1.
     fn position(&self) -> u64;
     /// As [`LineParser::notes`].

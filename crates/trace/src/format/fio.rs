@@ -39,7 +39,17 @@ impl LineParser for Fio {
     }
 
     fn notes(&self) -> Vec<String> {
-        self.unknown.note("actions").into_iter().collect()
+        let waits = self.version == Some(2) && self.waited > 0;
+        let clock = (self.version == Some(2)).then(|| match waits {
+            false => "version 2 without a wait has no times: everything arrives at once, unless a \
+                      replay has a --pace of its own"
+                .to_owned(),
+            true => "version 2 has no times but its waits, taken as \u{b5}s since the one before, \
+                     as fio's documentation has them; fio's own replay takes them as ms since its \
+                     start: write version 3, or use a --pace in a replay"
+                .to_owned(),
+        });
+        self.unknown.note("actions").into_iter().chain(clock).collect()
     }
 }
 

@@ -14,6 +14,7 @@ mod etw;
 pub(crate) mod field;
 mod fio;
 mod fiu;
+mod heading;
 mod mqsim;
 mod msr;
 mod names;
@@ -212,14 +213,20 @@ impl Format {
         }
     }
 
-    /// The units of the formats that look alike: five columns of numbers.
-    pub(crate) const fn units(self) -> Option<&'static str> {
-        match self {
-            Self::MsrCut => Some("times in ms, offsets and sizes in bytes"),
-            Self::Disksim => Some("times in ms, blocks and sizes in sectors of 512 bytes"),
-            Self::Mqsim => Some("times in ns, blocks and sizes in sectors of 512 bytes"),
-            _ => None,
+    /// Whether nothing in a file says that it is of this format but the look of its columns.
+    pub(crate) const fn has_no_marks(self) -> bool {
+        self.may_have_heading() && !matches!(self, Self::Columns)
+    }
+
+    /// The units of a format without marks.
+    pub(crate) fn units(self) -> Option<String> {
+        if self == Self::Disksim {
+            return Some("times in ms, blocks and sizes in sectors of 512 bytes".to_owned());
         }
+        let columns = self.columns().filter(|_| self.has_no_marks())?;
+        let unit = |kind| columns.split(',').find_map(|all| all.strip_prefix(kind));
+        let (time, offset, size) = (unit("time:")?, unit("offset:")?, unit("size:")?);
+        Some(format!("times in {time}, offsets in {offset}, sizes in {size}"))
     }
 
     /// The resolution of its clock where it is so coarse that requests seem to come in bursts.

@@ -11,6 +11,7 @@ use super::error::{GenerateError, Place};
 use super::jobs::Jobs;
 use super::readers::Readers;
 use super::rocksdb::Rocksdb;
+use super::shape;
 use super::spec::WorkloadSpec;
 use super::target::{BuildContext, DriveShare, Target};
 use crate::request::{LoadPart, Request, Source, TraceError, Workload};
@@ -182,6 +183,15 @@ impl WorkloadSpec {
             PartDevices { name: name.clone(), first, count }
         })
         .collect()
+    }
+
+    /// What is not plain about the files that its loads have as their shapes.
+    #[must_use]
+    pub fn notes(&self) -> Vec<String> {
+        let mut all: Vec<String> =
+            self.arrivals.iter().flat_map(|part| shape::notes(&part.shape)).collect();
+        all.dedup();
+        all
     }
 
     fn place<'a>(&'a self, part: &'a str) -> Place<'a> {

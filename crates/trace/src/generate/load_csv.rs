@@ -3,10 +3,11 @@
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 
-use super::windows::Window;
-use super::{load_prometheus, load_report, load_sadf};
+use super::windows::{Loads, Window};
+use super::{load_json, load_prometheus, load_report, load_sadf};
 use crate::files::open_beside;
 use crate::open;
+use crate::reports::Report;
 use crate::request::{LONGEST, LONGEST_SAID, TraceError};
 
 /// No line has more bytes.
@@ -15,26 +16,25 @@ const MOST_IN_LINE: u64 = 64 << 10;
 const MOST_OF_REPORT: u64 = 1 << 30;
 const HEADER: &str = "workload,window_end_us,read_share,write_share";
 
-/// The windows of one workload.
-pub(super) fn read(path: &Path, workload: &str) -> Result<Vec<Window>, TraceError> {
+/// The windows of one workload, and what is not plain about them.
+pub(super) fn read(path: &Path, workload: &str) -> Result<Loads, TraceError> {
     let name = path.display().to_string();
     let file = open_beside(path);
     let file = file.map_err(|source| TraceError::Io { file: name.clone(), source })?;
     let (head, plain) = open::text(&name, file)?;
     let head = String::from_utf8_lossy(&head);
     let plain = BufReader::new(plain);
-    if head.starts_with(load_sadf::HEAD) {
-        return load_sadf::windows(plain.take(MOST_OF_REPORT), &name, workload);
-    }
-    if load_report::is_one(&head) {
-        return load_report::windows(plain.take(MOST_OF_REPORT), &name, workload);
-    }
-    match head.trim_start().starts_with('{') {
-        true if head.contains("\"sysstat\"") => {
-            load_report::json(plain.take(MOST_OF_REPORT), &name, workload)
-        }
-        true => load_prometheus::windows(plain.take(MOST_OF_REPORT), &name, workload),
-        false => windows(plain, &name, workload),
+    let is_json = head.trim_start().starts_with('{');
+    let Some(report) = Report::of(&head).or(is_json.then_some(Report::Prometheus)) else {
+        let windows = windows(plain, &name, workload)?;
+        return Ok(Loads { windows, notes: Vec::new() });
+    };
+    let plain = plain.take(MOST_OF_REPORT);
+    match report {
+        Report::Sadf => load_sadf::windows(plain, &name, workload),
+        Report::Text => load_report::windows(plain, &name, workload),
+        Report::Json => load_json::windows(plain, &name, workload),
+        Report::Prometheus => load_prometheus::windows(plain, &name, workload),
     }
 }
 

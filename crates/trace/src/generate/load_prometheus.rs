@@ -5,7 +5,7 @@ use std::io::Read;
 
 use serde::Deserialize;
 
-use super::windows::{Rate, Window, shares};
+use super::windows::{Loads, Rate, shares};
 use crate::request::TraceError;
 
 /// What a metric's name has as one of its words, or a label of the direction as its value.
@@ -54,11 +54,7 @@ struct Series {
 
 /// The windows of the series that have `workload` as the value of a label: one of reads and one of
 /// writes, as a label or the metric's name says, or one of both.
-pub(super) fn windows(
-    from: impl Read,
-    file: &str,
-    workload: &str,
-) -> Result<Vec<Window>, TraceError> {
+pub(super) fn windows(from: impl Read, file: &str, workload: &str) -> Result<Loads, TraceError> {
     let format = |reason: String| TraceError::Format { file: file.to_owned(), reason };
     let answer: Answer = serde_json::from_reader(from)
         .map_err(|error| format(format!("not the answer to a range query: {error}")))?;
@@ -73,7 +69,15 @@ pub(super) fn windows(
         return Err(format(format!("the result is a {kind}, not a matrix: use query_range")));
     }
     let rates = rates(&data.result, workload).map_err(format)?;
-    shares(&rates, file, workload)
+    let windows = shares(&rates, file, workload)?;
+    let of_bytes = |series: &Series| {
+        let name = series.metric.get("__name__").map_or("", String::as_str);
+        series.metric.values().any(|v| v == workload) && words(name).any(|word| word == "bytes")
+    };
+    let note = data.result.iter().any(of_bytes).then(|| {
+        "its series are of bytes: the load has their shape, with requests of one size".to_owned()
+    });
+    Ok(Loads { windows, notes: note.into_iter().collect() })
 }
 
 fn rates(all: &[Series], workload: &str) -> Result<Vec<Rate>, String> {
@@ -143,8 +147,25 @@ fn words(name: &str) -> impl Iterator<Item = String> {
     name.split(|letter: char| !letter.is_alphanumeric()).map(str::to_lowercase)
 }
 
+/// Base units of metrics that are no requests and no data.
+const OTHERS: [&str; 7] = ["seconds", "celsius", "ratio", "percent", "watts", "joules", "volts"];
+/// Unix seconds of the year 2100: later times are in ms.
+const LATEST: f64 = 4_102_444_800.0;
+
 /// Seconds since the point before, and values; the first point is as long as the step.
 fn points(Series { metric, values }: &Series) -> Result<Vec<(f64, f64)>, String> {
+    let name = metric.get("__name__").map_or("", String::as_str);
+    if let Some(unit) = words(name).find(|word| OTHERS.contains(&word.as_str())) {
+        return Err(format!(
+            "{name} counts {unit}, not requests: query a rate of requests, as in \
+             rate(node_disk_reads_completed_total[5m])"
+        ));
+    }
+    if values.iter().any(|(at, _)| *at > LATEST) {
+        return Err("its times lie behind the year 2100, as if they were in ms: Prometheus has \
+                    them in seconds; divide them by 1000"
+            .to_owned());
+    }
     let gaps: Vec<f64> = values.windows(2).map(|pair| pair[1].0 - pair[0].0).collect();
     let step = gaps.iter().copied().reduce(f64::min).ok_or("a series has fewer than two values")?;
     if !(step > 0.0 && step.is_finite()) {
@@ -188,9 +209,14 @@ fn is_counter(name: &str, points: &[(f64, f64)]) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use super::super::windows::Window;
     use super::*;
 
     fn of(result: &str) -> Result<Vec<Window>, String> {
+        all(result).map(|loads| loads.windows)
+    }
+
+    fn all(result: &str) -> Result<Loads, String> {
         let text = format!(
             r#"{{"status":"success","data":{{"resultType":"matrix","result":[{result}]}}}}"#
         );
@@ -263,11 +289,16 @@ mod tests {
             ("iops", r#"[[0,"1"],[0,"2"]]"#, "do not go on"),
             ("iops", r#"[[0,"1"],[1,"2"],[3,"2"]]"#, "a gap of 2 s in the series after 1: query"),
             ("iops", r#"[[0,"NaN"],[1,"2"]]"#, "'NaN' at 0 is not a number of zero or more: query"),
+            ("disk:read_latency_seconds", r#"[[0,"7"],[1,"7"]]"#, "counts seconds, not requests"),
+            ("node_disk_io_ratio", r#"[[0,"7"],[1,"7"]]"#, "query a rate of requests"),
+            ("iops", r#"[[1.7e12,"7"],[1.70000006e12,"7"]]"#, "as if they were in ms"),
             ("ceph_osd_op_r", r#"[[0,"7"],[1,"7"],[2,"9"]]"#, "query rate(ceph_osd_op_r[5m]) or"),
         ] {
             let error = of(&series(name, values)).unwrap_err();
             assert!(error.contains(said), "{error}");
         }
+        let bytes = series("node_disk_read_bytes:rate5m", r#"[[0,"7"],[1,"9"]]"#);
+        assert!(all(&bytes).unwrap().notes[0].contains("of bytes"));
         assert!(of("1").unwrap_err().contains("not the answer to a range query"));
         // Started anew once, and rates: by the values, without a name, by a recording rule.
         let values = |all: &[u64]| {

@@ -1,117 +1,56 @@
-//! Load shapes out of what `iostat -xt`, also with `-o JSON`, and `sar -d` print.
+//! Load shapes out of what `iostat -xt` and `sar -d` print.
 
-use std::collections::BTreeMap;
-use std::io::{BufRead, Read};
+use std::io::BufRead;
 
-use jiff::civil::Date;
-use serde::Deserialize;
-use serde_json::Value;
-
-use super::windows::{Rate, Window, divided, each_line, number, shares};
+use super::windows::{Loads, Rate, Window, complete, divided, each_line, number, shares};
+use crate::reports::DEVICES;
 use crate::request::TraceError;
+use crate::times::{self, Clock, half};
+use jiff::civil::Date;
 
 const DAY: f64 = 86_400.0;
 
-/// How the two name the column of devices.
-const DEVICES: [&str; 3] = ["Device", "Device:", "DEV"];
-
-/// Whether a text that begins so is a report: by its first line or, where that is gone, by a
-/// heading.
-pub(super) fn is_one(head: &str) -> bool {
-    let is_heading = |line: &str| line.split_whitespace().any(|word| DEVICES.contains(&word));
-    head.starts_with("Linux ") || head.lines().any(is_heading)
-}
-
-#[derive(Deserialize)]
-struct Json {
-    sysstat: Sysstat,
-}
-
-#[derive(Deserialize)]
-struct Sysstat {
-    hosts: Vec<Host>,
-}
-
-#[derive(Deserialize)]
-struct Host {
-    #[serde(default)]
-    date: String,
-    statistics: Vec<Statistics>,
-}
-
-#[derive(Deserialize)]
-struct Statistics {
-    #[serde(default)]
-    timestamp: String,
-    #[serde(default)]
-    disk: Vec<BTreeMap<String, Value>>,
-}
-
-/// The same of `iostat -xt -o JSON`.
-pub(super) fn json(from: impl Read, file: &str, device: &str) -> Result<Vec<Window>, TraceError> {
-    let format = |reason: String| TraceError::Format { file: file.to_owned(), reason };
-    let json: Json = serde_json::from_reader(from).map_err(|error| {
-        format(format!(
-            "not what iostat -xt -o JSON prints, nor sar -d or sadf -d as text: {error}"
-        ))
-    })?;
-    let mut readings = Readings::new(device);
-    for host in json.sysstat.hosts {
-        readings.each(|report| report.begin(&host.date)).map_err(format)?;
-        for all in host.statistics {
-            readings.each(|report| report.line(&all.timestamp)).map_err(format)?;
-            for disk in &all.disk {
-                let name =
-                    |name: &String| if name == "disk_device" { "Device" } else { name }.to_owned();
-                let text =
-                    |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-                let names = disk.keys().map(name).collect::<Vec<_>>().join(" ");
-                let values = disk.values().map(text).collect::<Vec<_>>().join(" ");
-                readings.each(|report| report.line(&names)).map_err(format)?;
-                readings.each(|report| report.line(&values)).map_err(format)?;
-            }
-        }
-    }
-    readings.windows(file)
-}
-
 /// The windows of one device.
-pub(super) fn windows(
-    from: impl BufRead,
-    file: &str,
-    device: &str,
-) -> Result<Vec<Window>, TraceError> {
+pub(super) fn windows(from: impl BufRead, file: &str, device: &str) -> Result<Loads, TraceError> {
     let mut readings = Readings::new(device);
-    each_line(from, file, |line| readings.each(|report| report.line(line)))?;
-    readings.windows(file)
+    let take = |readings: &mut Readings<'_>, line: &str| readings.each(|report| report.line(line));
+    let cut = each_line(from, file, &mut readings, take)?;
+    let mut loads = readings.loads(file)?;
+    loads.notes.extend(cut);
+    Ok(loads)
 }
 
 /// A report whose dates have the month first, and the same with the day first: 03/04/2026 does not
 /// tell. A reading ends where a date does not exist or lies before the one above.
-struct Readings<'a>(Vec<Report<'a>>);
+#[derive(Clone)]
+pub(super) struct Readings<'a>(Vec<Report<'a>>);
 
 impl<'a> Readings<'a> {
-    fn new(device: &'a str) -> Self {
+    pub(super) fn new(device: &'a str) -> Self {
         let report = |month_first| Report { device, month_first, ..Report::default() };
         Self([true, false].map(report).into())
     }
 
-    fn each(&mut self, take: impl Fn(&mut Report<'a>) -> Result<(), String>) -> Result<(), String> {
+    pub(super) fn each(
+        &mut self,
+        take: impl Fn(&mut Report<'a>) -> Result<(), String>,
+    ) -> Result<(), String> {
         let mut failed = Ok(());
         self.0.retain_mut(|report| take(report).map_err(|reason| failed = Err(reason)).is_ok());
         if self.0.is_empty() { failed } else { Ok(()) }
     }
 
     /// Of the reading whose reports lie closer together.
-    fn windows(&self, file: &str) -> Result<Vec<Window>, TraceError> {
+    pub(super) fn loads(&self, file: &str) -> Result<Loads, TraceError> {
         let seconds = |report: &Report| report.rates.iter().map(|rate| rate.seconds).sum::<f64>();
-        let all = self.0.iter().min_by(|a, b| seconds(a).total_cmp(&seconds(b)));
-        all.map_or(Ok(Vec::new()), |report| report.windows(file))
+        let best = self.0.iter().min_by(|a, b| seconds(a).total_cmp(&seconds(b)));
+        let windows = best.map_or(Ok(Vec::new()), |report| report.windows(file))?;
+        Ok(Loads { windows, notes: best.map_or(Vec::new(), Report::notes) })
     }
 }
 
-#[derive(Default)]
-struct Report<'a> {
+#[derive(Clone, Default)]
+pub(super) struct Report<'a> {
     device: &'a str,
     month_first: bool,
     columns: Option<Columns>,
@@ -127,6 +66,14 @@ struct Report<'a> {
     started: bool,
     /// Whether a window is of a row, not of the time between.
     measured: bool,
+    /// The greatest of the first reports, which are of the time since the machine was started.
+    first: Option<(f64, f64)>,
+    /// Reports with the time of the one before, now and in all.
+    same: (f64, u64),
+    /// A row was left out: what it was is not known.
+    left_out: bool,
+    /// What stands where a time should, in a row that has none.
+    untimed: Option<String>,
     rates: Vec<Rate>,
 }
 
@@ -147,7 +94,7 @@ enum Kind {
 }
 
 impl Report<'_> {
-    fn line(&mut self, line: &str) -> Result<(), String> {
+    pub(super) fn line(&mut self, line: &str) -> Result<(), String> {
         let words: Vec<&str> = line.split_whitespace().collect();
         if words.is_empty() {
             return Ok(());
@@ -191,7 +138,11 @@ impl Report<'_> {
             Some(columns @ Columns { kind: Kind::Sar(..), .. }) => {
                 if is_row(columns) {
                     // Those without a time are means of all.
-                    return if self.clock(words)? { self.row(words, columns) } else { Ok(()) };
+                    if self.clock(words)? {
+                        return self.row(words, columns);
+                    }
+                    self.untimed.get_or_insert_with(|| words[..columns.device].join(" "));
+                    return Ok(());
                 }
                 if words.last().is_some_and(|word| number(word).is_err()) {
                     // A heading of other things, which have times of their own.
@@ -202,13 +153,13 @@ impl Report<'_> {
             }
             Some(columns) if is_row(columns) => self.row(words, columns),
             // Rows of sar begin with a time, those of iostat follow a date and time.
-            _ if words.len() <= 3 && of_day(words[0]).is_none() => self.clock(words).map(|_| ()),
+            _ if words.len() <= 4 && is_dated(words) => self.clock(words).map(|_| ()),
             _ => Ok(()),
         }
     }
 
     /// The first line of a report, with its date.
-    fn begin(&mut self, date: &str) -> Result<(), String> {
+    pub(super) fn begin(&mut self, date: &str) -> Result<(), String> {
         self.columns = None;
         self.started = false;
         self.day = self.day_of(date)?;
@@ -225,25 +176,49 @@ impl Report<'_> {
             );
             return Err(TraceError::Format { file: file.to_owned(), reason });
         }
+        if let (false, Some(time)) = (self.measured, &self.untimed) {
+            let reason = format!(
+                "it has rows of '{}', but '{time}' is no time that is understood: run sar with \
+                 LC_ALL=C and S_TIME_FORMAT=ISO",
+                self.device
+            );
+            return Err(TraceError::Format { file: file.to_owned(), reason });
+        }
         shares(if self.measured { &self.rates } else { &[] }, file, self.device)
+    }
+
+    /// What is not plain about the windows.
+    fn notes(&self) -> Vec<String> {
+        let most = self.rates.iter().map(|rate| rate.reads + rate.writes).fold(0.0, f64::max);
+        let first = self.first.filter(|(reads, writes)| reads + writes > most);
+        let first = first.map(|(reads, writes)| {
+            format!(
+                "the first report ({reads} r/s, {writes} w/s) is not counted, as the one of the \
+                 time since the machine was started; with iostat -y it is a window"
+            )
+        });
+        let same = (self.same.1 > 0).then(|| {
+            format!(
+                "{} reports have the time of the one before: the mean counts of each",
+                self.same.1
+            )
+        });
+        first.into_iter().chain(same).collect()
+    }
+
+    /// Passes over a row of the device of which too little is known.
+    pub(super) fn leave_out(&mut self) {
+        self.left_out = true;
     }
 
     /// Takes the time of a line that has one: `14:00:01`, `02:00:01 PM` or `...T14:00:01+0100`,
     /// with the date before it.
     fn clock(&mut self, words: &[&str]) -> Result<bool, String> {
-        let mut found = words.iter().take(2).enumerate();
-        let Some((at, date, (clock, seconds))) = found.find_map(|(at, word)| {
-            let (date, time) = word.rsplit_once('T').unwrap_or(("", word));
-            Some((at, if at > 0 { words[0] } else { date }, of_day(time)?))
-        }) else {
-            return Ok(false);
-        };
-        let half = match words.get(at + 1).map(|word| word.to_ascii_uppercase()).as_deref() {
-            Some("AM") if clock == 12 => -DAY / 2.0,
-            Some("PM") if clock < 12 => DAY / 2.0,
-            _ => 0.0,
-        };
-        let (time, day) = (seconds + half, self.day.take());
+        let Some((at, date, clock)) = find_clock(words) else { return Ok(false) };
+        let half = half(&words[at + 1..]).or_else(|| half(&words[at.checked_sub(1)?..at]));
+        let clock = half.map_or(clock, |(afternoon, _)| clock.in_half(afternoon));
+        let time = (clock.nanos / 1_000_000_000) as f64 - f64::from(clock.ahead.unwrap_or(0));
+        let day = self.day.take();
         let now = match (self.day_of(date)?.or(day), self.now) {
             (Some(day), _) => day + time,
             (None, None) => time,
@@ -270,21 +245,8 @@ impl Report<'_> {
 
     /// Seconds from 1970 to a date, if the word is of three numbers.
     fn day_of(&self, word: &str) -> Result<Option<f64>, String> {
-        let numbers = word.split(|letter: char| !letter.is_ascii_digit());
-        let numbers: Vec<&str> = numbers.filter(|number| !number.is_empty()).collect();
-        let [first, second, third] = numbers[..] else { return Ok(None) };
-        let (year, month, day) = match (first.len(), word.contains('/') && self.month_first) {
-            (4, _) => (first, second, third),
-            (_, true) => (third, first, second),
-            (_, false) => (third, second, first),
-        };
-        let century = if year.len() == 2 { 2000 } else { 0 };
-        let date = || {
-            let year = year.parse::<i16>().ok()?.checked_add(century)?;
-            Date::new(year, month.parse().ok()?, day.parse().ok()?).ok()
-        };
-        let date = date().ok_or_else(|| format!("'{word}' is no date"))?;
-        Ok(Some(date.duration_since(Date::constant(1970, 1, 1)).as_secs_f64()))
+        let date = times::date(word, self.month_first).transpose()?;
+        Ok(date.map(|date| date.duration_since(Date::constant(1970, 1, 1)).as_secs_f64()))
     }
 
     /// What lies between the last window and a new start has no load: the machine was off, or
@@ -298,9 +260,7 @@ impl Report<'_> {
     }
 
     fn row(&mut self, words: &[&str], columns: Columns) -> Result<(), String> {
-        if words.len() != columns.count {
-            return Err(format!("{} columns, not {}", words.len(), columns.count));
-        }
+        complete(words.len(), columns.count)?;
         let number = |place: usize| number(words.get(place).copied().unwrap_or_default());
         let (is_first, (reads, writes)) = match columns.kind {
             Kind::Iostat(reads, writes) => (!self.started, (number(reads)?, number(writes)?)),
@@ -315,37 +275,51 @@ impl Report<'_> {
         if is_first {
             // About the time since the machine was started.
             self.started = true;
+            if self.first.is_none_or(|(r, w)| r + w < reads + writes) {
+                self.first = Some((reads, writes));
+            }
             self.idle_until_now();
             return Ok(());
         }
         let Some(mut ended) = self.ended.replace(now) else { return Ok(()) };
-        if let Some(before) = self.before.filter(|before| *before > ended) {
+        let left_out = std::mem::take(&mut self.left_out);
+        if let Some(before) = self.before.filter(|before| *before > ended && !left_out) {
             // Idle devices are left out (-z).
             self.rates.push(Rate { seconds: before - ended, reads: 0.0, writes: 0.0 });
             ended = before;
         }
         if ended >= now {
-            return Err("no time lies between this and the report before".to_owned());
+            // Two within the second in which the clock counts.
+            self.same = (self.same.0 + 1.0, self.same.1 + 1);
+            if let Some(last) = self.rates.last_mut().filter(|_| self.measured) {
+                let mean = |old: f64, new: f64| old + (new - old) / (self.same.0 + 1.0);
+                (last.reads, last.writes) = (mean(last.reads, reads), mean(last.writes, writes));
+            }
+            return Ok(());
         }
+        self.same.0 = 0.0;
         self.measured = true;
         self.rates.push(Rate { seconds: now - ended, reads, writes });
         Ok(())
     }
 }
 
-/// Hours and seconds of a time of day, the seconds those of Greenwich where a zone follows.
-fn of_day(word: &str) -> Option<(u32, f64)> {
-    let mut parts = word.splitn(3, ':');
-    let hours: u32 = parts.next()?.parse().ok().filter(|hours| *hours < 24)?;
-    let minutes: u32 = parts.next()?.parse().ok().filter(|minutes| *minutes < 60)?;
-    let rest = parts.next()?;
-    let (seconds, zone) = rest.split_at(rest.find(['+', '-', 'Z']).unwrap_or(rest.len()));
-    let seconds: u32 = seconds.parse().ok().filter(|seconds| *seconds <= 60)?;
-    let ahead = match zone.replace(':', "").parse::<i32>() {
-        Ok(zone) => zone / 100 * 3600 + zone % 100 * 60,
-        Err(_) => 0,
-    };
-    Some((hours, f64::from(hours * 3600 + minutes * 60 + seconds) - f64::from(ahead)))
+/// Where the time of a line stands, and what stands before it as a date.
+fn find_clock<'a>(words: &[&'a str]) -> Option<(usize, &'a str, Clock)> {
+    // A date with dots can look like a time, and stands first.
+    words.iter().take(3).enumerate().rev().find_map(|(at, word)| {
+        let (date, time) = word.rsplit_once('T').unwrap_or(("", word));
+        Some((at, if at > 0 { words[0] } else { date }, times::clock(time)?))
+    })
+}
+
+/// Whether a line is a time of iostat, which has a date or another word before it: rows of sar
+/// begin with a time.
+fn is_dated(words: &[&str]) -> bool {
+    find_clock(words).is_some_and(|(at, date, _)| match at {
+        0 => !date.is_empty(),
+        _ => half(&words[..1]).is_none(),
+    })
 }
 
 #[cfg(test)]
@@ -354,6 +328,10 @@ mod tests {
     use proptest::prelude::*;
 
     fn of(text: &str, device: &str) -> Result<Vec<Window>, String> {
+        all(text, device).map(|loads| loads.windows)
+    }
+
+    fn all(text: &str, device: &str) -> Result<Loads, String> {
         windows(text.as_bytes(), "r", device).map_err(|error| error.to_string())
     }
 
@@ -449,6 +427,47 @@ mod tests {
             let error = of(&text, "sda").unwrap_err();
             assert!(error.contains(said), "{error}");
         }
+    }
+
+    #[test]
+    fn what_is_left_out_or_taken_as_a_mean_is_said() {
+        let times = ["10:00:00", "10:00:10", "10:00:20"].map(|time| format!("2026-11-25 {time}"));
+        let text = iostat(&times.each_ref().map(String::as_str));
+        let loads = |text: &str| all(text, "sda").unwrap();
+        assert_eq!((loads(&text).windows.len(), loads(&text).notes.len()), (2, 0));
+        let first = text.replacen("sda 10", "sda 99", 1);
+        let notes = loads(&first).notes;
+        assert!(notes[0].starts_with("the first report (99 r/s, 0 w/s) is not counted"));
+        let cut = loads(text.trim_end_matches(" 1\n\n"));
+        assert_eq!(cut.windows.len(), 1);
+        assert!(cut.notes[0].starts_with("line 11, the last, is cut off"), "{:?}", cut.notes);
+        let within = text.replacen("sda 10 0 1", "sda 10", 3);
+        assert!(of(&within, "sda").unwrap_err().contains("r:3: 2 columns, not the 4 of"));
+        // Two reports within one second.
+        let twice = text.replace("10:00:20", "10:00:10").replacen("sda 10", "sda 30", 3);
+        let third = iostat(&["2026-11-25 10:00:20"]).replace("sda 10", "sda 40");
+        let loads = loads(&(twice.replacen("sda 30", "sda 50", 1) + &third));
+        let shares: Vec<f64> = loads.windows.iter().map(|window| window.reads).collect();
+        assert_eq!((shares, loads.notes.len()), (vec![3.0 / 7.0, 4.0 / 7.0], 2));
+    }
+
+    #[test]
+    fn clocks_of_other_locales_are_times_too() {
+        for times in [
+            ["29/11/2026 11:59:30 a. m.", "29/11/2026 12:00:00 p. m."],
+            ["2026年11月29日 上午 11:59:30", "2026年11月29日 下午 12:00:00"],
+            ["2026年11月29日 11時59分30秒", "2026年11月29日 12時00分00秒"],
+            ["29.11.26 11.59.30", "29.11.26 12.00.00"],
+            ["29/11/2026 11:59:30 πμ", "29/11/2026 12:00:00 μμ"],
+        ] {
+            assert_eq!(lengths(&iostat(&times)), [30.0], "{times:?}");
+        }
+        let sar = "11:30:00 πμ DEV tps rkB/s wkB/s\n12:00:00 μμ sda 1 1 0\n\
+                   12:30:00 μμ sda 1 1 0\n01:00:00 μμ sda 1 1 0\n";
+        assert_eq!(lengths(sar), [1800.0; 3]);
+        let odd = "at_noon DEV tps rkB/s wkB/s\nat_one sda 1 1 0\n";
+        let error = of(odd, "sda").unwrap_err();
+        assert!(error.contains("'at_one' is no time that is understood"), "{error}");
     }
 
     #[test]

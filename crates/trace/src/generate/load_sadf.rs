@@ -2,31 +2,27 @@
 
 use std::io::BufRead;
 
-use jiff::civil::{Date, DateTime};
-
-use super::windows::{Rate, Window, divided, each_line, number, shares};
+use super::windows::{Loads, Rate, complete, divided, each_line, number, shares};
 use crate::request::TraceError;
+use crate::times::moment;
 
-/// How it begins.
-pub(super) const HEAD: &str = "# hostname;interval;timestamp;";
 /// Time and interval are in whole seconds: so much lies between two rows that follow each other.
 const ROUNDED: f64 = 1.0;
 
 /// The windows of one device.
-pub(super) fn windows(
-    from: impl BufRead,
-    file: &str,
-    device: &str,
-) -> Result<Vec<Window>, TraceError> {
-    let mut export = Export { device, columns: None, ended: None, rates: Vec::new() };
-    each_line(from, file, |line| export.line(line))?;
-    shares(&export.rates, file, device)
+pub(super) fn windows(from: impl BufRead, file: &str, device: &str) -> Result<Loads, TraceError> {
+    let mut export = Export { device, columns: None, zone: None, ended: None, rates: Vec::new() };
+    let notes = each_line(from, file, &mut export, Export::line)?;
+    Ok(Loads { windows: shares(&export.rates, file, device)?, notes })
 }
 
+#[derive(Clone)]
 struct Export<'a> {
     device: &'a str,
-    /// Places of those that are used, where the rows are of devices.
-    columns: Option<[usize; 6]>,
+    /// Places of those that are used, where the rows are of devices, and how many there are.
+    columns: Option<([usize; 6], usize)>,
+    /// What stands behind all times.
+    zone: Option<String>,
     /// Seconds since 1970 where the last window ended.
     ended: Option<f64>,
     rates: Vec<Rate>,
@@ -36,16 +32,28 @@ impl Export<'_> {
     fn line(&mut self, line: &str) -> Result<(), String> {
         let words: Vec<&str> = line.trim_end().split(';').collect();
         if line.starts_with('#') {
-            self.columns = columns(&words)?;
+            self.columns = columns(&words)?.map(|columns| (columns, words.len()));
             return Ok(());
         }
-        let Some(columns) = self.columns else { return Ok(()) };
+        let Some((columns, count)) = self.columns else { return Ok(()) };
+        let is_event = |word: &&str| word.starts_with("LINUX-RESTART") || word.starts_with("COM ");
+        if words.get(columns[2]).is_some_and(is_event) {
+            return Ok(());
+        }
+        complete(words.len(), count)?;
         let [interval, timestamp, device, requests, read, written] =
             columns.map(|place| words.get(place).copied().unwrap_or_default());
         if device != self.device {
             return Ok(());
         }
-        let (now, interval) = (time(timestamp)?, number(interval)?);
+        let (now, zone) = time(timestamp)?;
+        let interval = number(interval)?;
+        if *self.zone.get_or_insert_with(|| zone.to_owned()) != zone {
+            return Err(format!(
+                "the zone of '{timestamp}' is not that of the rows above: export in UTC, by sadf \
+                 -d without -T and -t"
+            ));
+        }
         let began = match self.ended.replace(now) {
             Some(ended) if now <= ended => {
                 return Err(format!(
@@ -92,21 +100,32 @@ fn columns(words: &[&str]) -> Result<Option<[usize; 6]>, String> {
     all().map(Some).ok_or_else(|| missing.to_owned())
 }
 
-/// `2026-11-25 00:10:01 UTC`, also without the zone, or seconds since 1970.
-fn time(word: &str) -> Result<f64, String> {
+/// `2026-11-25 00:10:01 CET` as seconds since 1970 in its zone and the name of that, also without
+/// one, or seconds since 1970.
+fn time(word: &str) -> Result<(f64, &str), String> {
     if let Ok(seconds) = word.parse::<u32>() {
-        return Ok(f64::from(seconds));
+        return Ok((f64::from(seconds), ""));
     }
-    let time = word.trim_end_matches(" UTC").parse::<DateTime>();
-    let time = time.map_err(|_| format!("'{word}' is no time such as 2026-11-25 00:10:01 UTC"))?;
-    Ok(time.duration_since(Date::constant(1970, 1, 1).at(0, 0, 0, 0)).as_secs_f64())
+    let end = word.trim_end_matches(|c: char| !c.is_ascii_digit() && c != ' ').len();
+    let (time, zone) = word.split_at(if word[..end].ends_with(' ') { end } else { word.len() });
+    let time = moment(time, false).filter(|moment| moment.ahead.is_none());
+    let time =
+        time.ok_or_else(|| format!("'{word}' is no time such as 2026-11-25 00:10:01 UTC"))?;
+    Ok((time.nanos as f64 * 1e-9, zone))
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::windows::Window;
     use super::*;
 
+    const HEAD: &str = "# hostname;interval;timestamp;";
+
     fn of(rows: &str) -> Result<Vec<Window>, String> {
+        all(rows).map(|loads| loads.windows)
+    }
+
+    fn all(rows: &str) -> Result<Loads, String> {
         let heading = "DEV;tps;rkB/s;wkB/s;areq-sz";
         windows(format!("{HEAD}{heading}\n{rows}").as_bytes(), "s", "sda")
             .map_err(|error| error.to_string())
@@ -118,6 +137,7 @@ mod tests {
 host;600;2026-11-25 23:50:01 UTC;sda;10.00;30.00;10.00;4.00
 host;600;2026-11-25 23:50:01 UTC;sdb;1.00;1.00;1.00;1.00
 host;599;2026-11-26 00:00:01 UTC;sda;10,00;10,00;30,00;4,00
+host;-1;2026-11-27 23:00:01 UTC;COM a;b
 host;-1;2026-11-28 00:00:01 UTC;LINUX-RESTART\t(8 CPU)
 # hostname;interval;timestamp;CPU;%user
 host;600;2026-11-28 00:20:01 UTC;sda;7
@@ -133,6 +153,26 @@ host;600;2026-11-28 00:10:01 UTC;sda;0;0;0
             of(rows).unwrap().iter().map(|window| (window.reads, window.writes)).collect();
         assert_eq!(shares, [(0.75, 0.25), (0.25, 0.75), (0.0, 0.0), (0.0, 0.0)]);
         assert_eq!(seconds("h;5;1764029405;sda;1;1;1;1\nh;5;1764029410;sda;1;1;1;1\n"), [5.0; 2]);
+    }
+
+    #[test]
+    fn rows_are_as_long_as_their_heading_and_the_last_may_be_cut() {
+        let row = |minute: u32, tps: &str| {
+            format!("h;60;2026-11-25 00:{minute:02}:00 CET;sda;{tps};1;1;1\n")
+        };
+        let rows = row(1, "1") + &row(2, "3");
+        for broken in [row(3, "1;234"), "h;60;2026-11-25 00:03:00 CET;sdb;1\n".to_owned()] {
+            let error = of(&format!("{rows}{broken}")).unwrap_err();
+            assert!(error.contains("s:4: ") && error.contains("of the heading: delete"), "{error}");
+        }
+        let third = row(3, "80");
+        for end in 1..third.len() - 3 {
+            let loads = all(&format!("{rows}{}", &third[..end])).unwrap();
+            assert_eq!((loads.windows.len(), loads.notes.len()), (2, 1), "{}", &third[..end]);
+        }
+        assert_eq!(of(&format!("{rows}{}", third.trim_end())).unwrap().len(), 3);
+        let summer = rows.clone() + &row(3, "1").replace("CET", "CEST");
+        assert!(of(&summer).unwrap_err().contains("the zone of"));
     }
 
     #[test]

@@ -13,6 +13,7 @@ mod eadc;
 mod error;
 mod jobs;
 mod load_csv;
+mod load_json;
 mod load_prometheus;
 mod load_report;
 mod load_sadf;

@@ -50,6 +50,16 @@ enum Kind {
     },
 }
 
+/// What is not plain about the file of a shape, if it has one that can be read.
+pub(super) fn notes(spec: &ShapeSpec) -> Vec<String> {
+    let ShapeSpec::File { path, workload, .. } = spec else { return Vec::new() };
+    let loads = load_csv::read(path, workload);
+    let name = path.display();
+    loads.map_or(Vec::new(), |loads| {
+        loads.notes.iter().map(|note| format!("{name}: {note}")).collect()
+    })
+}
+
 impl Shape {
     pub(super) fn new(
         spec: &ShapeSpec,
@@ -78,7 +88,7 @@ impl Shape {
                 Kind::Table { rows, next: 0 }
             }
             ShapeSpec::File { path, workload, length } => {
-                let windows = load_csv::read(path, workload)?;
+                let windows = load_csv::read(path, workload)?.windows;
                 let any = windows.iter().any(|window| requests(window, read) != (0.0, 0.0));
                 let reason = "the workload has no requests of the kinds that `read` asks for";
                 place.need(any, "shape.file", reason)?;

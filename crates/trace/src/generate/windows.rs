@@ -15,6 +15,14 @@ pub(super) struct Window {
     pub(super) writes: f64,
 }
 
+/// What a file comes to.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Loads {
+    pub(super) windows: Vec<Window>,
+    /// What is not plain about them.
+    pub(super) notes: Vec<String>,
+}
+
 /// Requests per second within so many seconds.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Rate {
@@ -47,21 +55,49 @@ pub(super) fn shares(
     Ok(rates.iter().map(window).collect())
 }
 
-/// Hands on the lines of a report, and names the one that is refused.
-pub(super) fn each_line(
-    from: impl BufRead,
+/// Lets a reader take the lines of a report, and names the one that is refused. A last one that
+/// has no end and is refused was cut off: it is left out, and said.
+pub(super) fn each_line<R: Clone>(
+    mut from: impl BufRead,
     file: &str,
-    mut take: impl FnMut(&str) -> Result<(), String>,
-) -> Result<(), TraceError> {
-    for (index, line) in from.lines().enumerate() {
-        let line = line.map_err(|source| TraceError::Io { file: file.to_owned(), source })?;
-        take(&line).map_err(|reason| TraceError::Malformed {
-            file: file.to_owned(),
-            line: index as u64 + 1,
-            reason,
-        })?;
+    reader: &mut R,
+    take: impl Fn(&mut R, &str) -> Result<(), String>,
+) -> Result<Vec<String>, TraceError> {
+    let io = |source| TraceError::Io { file: file.to_owned(), source };
+    let mut bytes = Vec::new();
+    for number in 1_u64.. {
+        bytes.clear();
+        if from.read_until(b'\n', &mut bytes).map_err(io)? == 0 {
+            break;
+        }
+        let ended = bytes.ends_with(b"\n");
+        let line = String::from_utf8_lossy(&bytes);
+        let line = line.trim_end_matches(['\n', '\r']);
+        if ended {
+            take(reader, line).map_err(|reason| TraceError::Malformed {
+                file: file.to_owned(),
+                line: number,
+                reason,
+            })?;
+            continue;
+        }
+        let before = reader.clone();
+        if let Err(reason) = take(reader, line) {
+            *reader = before;
+            return Ok(vec![format!("line {number}, the last, is cut off and left out: {reason}")]);
+        }
     }
-    Ok(())
+    Ok(Vec::new())
+}
+
+/// Refuses a row that has not as many columns as its heading.
+pub(super) fn complete(there: usize, wanted: usize) -> Result<(), String> {
+    match there == wanted {
+        true => Ok(()),
+        false => Err(format!(
+            "{there} columns, not the {wanted} of the heading: delete the line if it is broken"
+        )),
+    }
 }
 
 /// A number of a report, perhaps with a comma.

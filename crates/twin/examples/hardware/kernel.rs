@@ -223,7 +223,7 @@ fn threads(process: String) -> impl Iterator<Item = String> {
     folders(&format!("{process}/task")).map(|task| format!("{task}/stat"))
 }
 
-fn folders(path: &str) -> impl Iterator<Item = String> {
+fn folders(path: &str) -> impl Iterator<Item = String> + use<> {
     let entries = std::fs::read_dir(path).into_iter().flatten().flatten();
     entries.map(|entry| entry.path().display().to_string())
 }

@@ -33,7 +33,7 @@ pub(super) struct Meter {
     arrived: u64,
     latencies: Latencies,
     latency_max: u64,
-    /// Requests that arrived before are not counted.
+    /// Latencies of requests that arrived before are not counted.
     counted_from: u64,
     /// The first stream of each part of the load, where there are several.
     parts: Vec<u32>,
@@ -102,27 +102,33 @@ impl Meter {
         }
         self.latencies.add(op, bytes, sensed);
         self.latency_max = self.latency_max.max(sensed);
+        // What is done counts as the energy does, in the seconds in which it is done.
+        let outcome = &mut self.outcome;
+        outcome.requests += 1;
+        outcome.reads += u64::from(op == Op::Read);
+        outcome.bytes += u64::from(bytes);
+        if let Some(drive) = drive {
+            let total = &mut outcome.drives[usize::from(drive)];
+            total.requests += 1;
+            total.bytes += u64::from(bytes);
+        }
+        // Recorded once: of several parts the whole is their sum.
+        let mut part = outcome.parts.get_mut(usize::from(io.part));
+        if let Some(part) = &mut part {
+            part.requests += 1;
+            part.bytes += u64::from(bytes);
+        }
+        // Of what came before, latency would tell of time that does not count.
         if arrival >= self.counted_from {
             let latency = answered - arrival;
-            self.outcome.requests += 1;
-            self.outcome.reads += u64::from(op == Op::Read);
-            self.outcome.bytes += u64::from(bytes);
-            self.outcome.latency_sum += u128::from(latency);
-            self.outcome.windows.add(arrival - self.counted_from, latency);
-            if let Some(drive) = drive {
-                let total = &mut self.outcome.drives[usize::from(drive)];
-                total.requests += 1;
-                total.bytes += u64::from(bytes);
-            }
-            // Recorded once: of several parts the whole is their sum.
-            let latencies = match self.outcome.parts.get_mut(usize::from(io.part)) {
+            outcome.latency_sum += u128::from(latency);
+            outcome.windows.add(arrival - self.counted_from, latency);
+            let latencies = match part {
                 Some(part) => {
-                    part.requests += 1;
-                    part.bytes += u64::from(bytes);
                     part.latency_sum += u128::from(latency);
                     &mut part.latency
                 }
-                None => &mut self.outcome.latency,
+                None => &mut outcome.latency,
             };
             latencies.saturating_record(latency);
         }

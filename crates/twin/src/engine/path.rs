@@ -19,6 +19,7 @@ impl Engine<'_> {
         self.arrivals += 1;
         let offset = self.locate(request)?;
         self.meter.arrived();
+        self.last_request = self.last_request.max(request.at.0);
         let key = self.key(request, slot);
         let is_job = slot >= FIRST_SLOT && slot != NONE;
         let io = self.ios.insert(Io {

@@ -212,7 +212,8 @@ mod tests {
     /// A run that takes and draws what `cost` says of its plan, in ns and J.
     fn run((latency, joules): (f64, f64)) -> Outcome {
         let mut run = Outcome::empty(hdrhistogram::Histogram::new(3).unwrap(), 0);
-        (run.requests, run.latency_sum) = (1, latency as u128);
+        run.latency_sum = latency as u128;
+        run.latency.record(latency as u64).unwrap();
         run.energy.cpu = Joules(joules);
         run
     }

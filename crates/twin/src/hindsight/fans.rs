@@ -78,7 +78,7 @@ impl Cost {
         let jobs = jobs.filter_map(|(now, then)| {
             Some((seconds(now).unwrap_or(f64::INFINITY), seconds(then)?))
         });
-        let users = (usual.requests > 0).then(|| (run.mean_latency(), usual.mean_latency()));
+        let users = (!usual.latency.is_empty()).then(|| (run.mean_latency(), usual.mean_latency()));
         let late = jobs.chain(users).map(|(now, then)| now / (then * (1.0 + plf)) - 1.0);
         let die = |run: &Outcome| run.thermal.map_or(0.0, |thermal| thermal.hottest_socket.0);
         let hot = die(run) / die(usual).max(SET_POINT.0) - 1.0;

@@ -55,7 +55,8 @@ pub struct Setup<'a> {
 /// What a run showed, without the warm-up.
 #[derive(Debug, Clone)]
 pub struct Shown {
-    /// Latency from arrival at the client to the answer there, in nanoseconds.
+    /// Latency from arrival at the client to the answer there, in nanoseconds; of those that
+    /// arrived and were answered in the time counted.
     pub latency: Histogram<u64>,
     /// Energy by component.
     pub energy: Energy,
@@ -63,13 +64,13 @@ pub struct Shown {
     pub span: Nanos,
     /// Requests that arrived.
     pub arrived: u64,
-    /// Requests answered of those that arrived.
+    /// Requests answered, whenever they arrived.
     pub answered: u64,
     /// Of these, reads.
     pub reads: u64,
     /// Bytes that the answered ones read or wrote.
     pub bytes: u64,
-    /// Their latencies together, exactly.
+    /// All latencies together, exactly.
     pub waited: Nanos,
     /// The same window by window.
     pub windows: Windows,
@@ -92,6 +93,11 @@ impl Shown {
     #[must_use]
     pub fn power(&self) -> Watts {
         self.energy.total() / self.span
+    }
+    /// Exact mean latency in nanoseconds; `None` without requests.
+    #[must_use]
+    pub fn mean_latency(&self) -> Option<f64> {
+        (!self.latency.is_empty()).then(|| self.waited.0 as f64 / self.latency.len() as f64)
     }
     /// A quantile of latency in microseconds.
     #[must_use]

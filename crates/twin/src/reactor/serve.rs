@@ -105,12 +105,15 @@ impl Engine<'_> {
         load.requests += 1;
         load.latency += at - arrived;
         self.queues[usize::from(thread)].requests += 1;
-        if arrived >= self.warmup {
-            let latency = at - arrived + self.profile.drive.fabric;
-            self.shown.latency.saturating_record(latency.0);
+        // What is done counts as the energy does, in the time in which it is done.
+        if at >= self.warmup {
             self.shown.answered += 1;
             self.shown.reads += u64::from(!write);
             self.shown.bytes += u64::from(bytes);
+        }
+        if arrived >= self.warmup {
+            let latency = at - arrived + self.profile.drive.fabric;
+            self.shown.latency.saturating_record(latency.0);
             self.shown.waited += latency;
             self.shown.windows.add((arrived - self.warmup).0, latency.0);
         }

@@ -123,6 +123,67 @@ fn a_load_in_bunches_keeps_plf() {
     assert!(broken.len() <= 1 && broken.iter().all(|run| run.1 < 1.5 * PLF), "{broken:?}");
 }
 
+/// By the second: the rate, the share of reads and the size.
+type Kind = fn(f64) -> (f64, f64, u32);
+
+/// Arrivals of such kinds.
+struct Changing {
+    at: f64,
+    kind: Kind,
+    random: Pcg64Mcg,
+}
+
+impl Source for Changing {
+    fn fill(&mut self, batch: &mut Vec<Request>) -> Result<(), TraceError> {
+        while batch.len() < 1000 {
+            let (rate, reads, bytes) = (self.kind)(self.at);
+            if rate == 0.0 {
+                self.at += 0.01;
+                continue;
+            }
+            self.at -= self.random.random_range(1e-9_f64..1.0).ln() / rate;
+            batch.push(Request {
+                at: Nanos::from_seconds(self.at),
+                offset: self.random.random_range(0..1_u64 << 28) * 4096,
+                bytes,
+                device: 0,
+                op: if self.random.random_bool(reads) { Op::Read } else { Op::Write },
+                stream: 0,
+                recorded_latency: None,
+            });
+        }
+        Ok(())
+    }
+}
+
+/// Reads and writes, or sizes, that take turns are no bursts, and short bursts are learned of all
+/// the same: of what ondemand saves it misses little, within `plf`.
+#[test]
+fn a_load_whose_requests_change_is_still_saved_for() {
+    let kinds: [(&str, f64, Kind); 3] =
+        [
+            ("mix", 0.98, |at| (2000.0, if at % 4.0 < 2.0 { 0.9 } else { 0.1 }, 8192)),
+            ("sizes", 0.98, |at| {
+                if at % 14.0 < 7.0 { (2000.0, 0.7, 4096) } else { (300.0, 0.7, 1 << 18) }
+            }),
+            ("bursts", 0.8, |at| (if at % 10.0 < 0.9 { 5000.0 } else { 0.0 }, 0.6, 8192)),
+        ];
+    let profile = Profile::load("pass-10").unwrap();
+    for (name, share, kind) in kinds {
+        let served = |policy| {
+            let random = Pcg64Mcg::seed_from_u64(7);
+            let workload = Workload::Open(Box::new(Changing { at: 0.0, kind, random }));
+            outcome(&profile, policy, workload, Nanos::from_secs(130), Nanos::from_secs(250))
+        };
+        let (native, ondemand, plus) = (served("native"), served("ondemand"), served("pacer-plus"));
+        let saved = |of: &Outcome| 1.0 - joules(of) / joules(&native);
+        let slower = plus.mean_latency() / native.mean_latency();
+        println!("{name}: ondemand {:.3}, {:.3}, {slower:.3}x", saved(&ondemand), saved(&plus));
+        assert!(slower <= 1.0 + PLF, "{name}: {slower}x");
+        assert!(saved(&plus) > share * saved(&ondemand), "{name}: {} saved", saved(&plus));
+    }
+}
+
 /// As few cores as may be, or all of them at the lowest frequency; recalled from a crowd on if
 /// `recall`.
 struct Saving {

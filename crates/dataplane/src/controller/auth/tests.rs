@@ -470,7 +470,7 @@ impl Queues {
     }
 
     fn sends(&self, message: &[u8], now: Nanos) -> Authentication {
-        let host = Host { id: [7; 16], nqn: HOST.to_owned() };
+        let host = Host::new([7; 16], HOST.to_owned());
         let association = Association::new(1, Kind::Io, host, 1, Arc::default(), now);
         let association = Arc::new(association);
         let mut queue = Authentication::new(self.subsystem.clone(), association, None, now);

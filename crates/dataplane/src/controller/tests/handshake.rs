@@ -28,7 +28,7 @@ fn an_association_as_linux_makes_it() {
     assert_eq!((sizes[..4].to_vec(), u32_at(&sizes, 4)), (vec![0, 11, 0, 255], 1 << 20));
     assert_eq!((u64_at(&sizes, 8), &sizes[16..]), (1 << 22, &[0; 4080][..]));
     assert_eq!(feature(&mut admin, admin::SET_FEATURES, 0x07, 0x0001_0001), Ok(0x0001_0001));
-    let io: Vec<_> = (1..=2).map(|id| try_io(&subsystem, &admin, id).unwrap()).collect();
+    let mut io: Vec<_> = (1..=2).map(|id| try_io(&subsystem, &admin, id).unwrap()).collect();
     assert_eq!(try_io(&subsystem, &admin, 3).err().unwrap().result, 42);
     assert_eq!(hold(&mut admin, 31), Reply::Pending);
     let list = identify(&mut admin, 2, 0).unwrap();
@@ -42,6 +42,11 @@ fn an_association_as_linux_makes_it() {
     configure(&mut admin, ENABLE | 1 << 14);
     assert!(!io.iter().any(|queue| queue.alive(NOW)));
     assert!(admin.alive(NOW), "it answers until its host closes the connection");
+    // Not before their threads know that, and the devices have done what they had.
+    assert_eq!(admin.begin_flushes(), vec![]);
+    let mut left: Vec<_> = io.iter_mut().map(|queue| queue.end(vec![1], NOW)).collect();
+    assert_eq!((admin.begin_flushes(), left.pop().is_some()), (vec![], true));
+    left.iter_mut().flatten().for_each(|left| left.done(1));
     // Complete once all three namespaces are flushed.
     assert_eq!((admin.begin_flushes(), admin.begin_flushes()), (vec![0, 1, 2], vec![]));
     for _ in 0..3 {
@@ -135,10 +140,16 @@ fn resets_end_queues_and_features_but_not_the_association() {
     let subsystem = subsystem();
     let mut admin = enabled(&subsystem, NQN);
     feature(&mut admin, admin::SET_FEATURES, 0x06, 0).unwrap();
-    let old = try_io(&subsystem, &admin, 1).unwrap();
+    let mut old = try_io(&subsystem, &admin, 1).unwrap();
     assert_eq!(hold(&mut admin, 9), Reply::Pending);
     configure(&mut admin, 0);
     assert!(!old.alive(NOW) && admin.alive(NOW));
+    assert_eq!(get(&mut admin, 0x1c), 1, "its thread may have begun something");
+    let mut left = old.end(vec![0, 2, 2], NOW).unwrap();
+    left.done(2);
+    assert_eq!(get(&mut admin, 0x1c), 1, "a device has something");
+    left.done(0);
+    assert_eq!(get(&mut admin, 0x1c), 0);
     assert_eq!(admin.completions(NOW), [(9, Status::ABORT_REQUESTED, 0)]);
     assert_eq!(identify(&mut admin, 1, 0), Err(Status::SEQUENCE_ERROR));
     configure(&mut admin, ENABLE);

@@ -1,6 +1,9 @@
 //! Commands of the NVM command set.
 
+use std::sync::atomic::{AtomicU32, Ordering};
+
 use super::*;
+use crate::controller::Wake;
 use crate::device::Op;
 use crate::wire::command::io;
 
@@ -76,6 +79,42 @@ fn what_does_not_fit_is_refused() {
     drop(admin);
     assert_eq!(status(&command(io::READ, 1, 0, 1, 4096)), Status::SEQUENCE_ERROR);
     assert_eq!(subsystem.totals(), Totals::default());
+}
+
+#[test]
+fn a_queue_that_was_disconnected_can_be_connected_again_at_once() {
+    let Bench { subsystem, admin, queue } = bench();
+    let mut disconnect = Sqe::new(FABRICS, 1);
+    disconnect.nsid = u32::from(fabrics::DISCONNECT).into();
+    disconnect.sgl_identifier = sgl::TRANSPORT;
+    assert_eq!(queue.command(&disconnect).map(|(plan, _)| plan), Ok(Plan::Nothing));
+    let again = try_io(&subsystem, &admin, 1).unwrap();
+    drop(queue);
+    assert!(try_io(&subsystem, &admin, 1).is_err() && again.alive(NOW));
+}
+
+#[test]
+fn a_host_waits_for_what_is_left_of_its_queues_and_no_other_host_does() {
+    let Bench { subsystem, admin, mut queue } = bench();
+    let (other_admin, calls) = (enabled(&subsystem, NQN), Arc::<AtomicU32>::default());
+    let other = try_io(&subsystem, &other_admin, 1).unwrap();
+    let stranger =
+        subsystem.connect(&connect(0, 31, 0), data(NQN, "", ANY_CONTROLLER).as_bytes(), NOW);
+    assert!(stranger.is_ok());
+    let counted = calls.clone();
+    let wake: Wake = Arc::new(move || {
+        counted.fetch_add(1, Ordering::Relaxed);
+    });
+    let bars = || [0, 1].map(|namespace| other.bar(namespace, &wake).is_some());
+    assert_eq!(bars(), [false, false]);
+    // Until its thread has seen that it has ended, it may begin anything.
+    drop(admin);
+    assert_eq!(bars(), [true, true]);
+    let mut left = queue.end(vec![1, 1], NOW).unwrap();
+    assert_eq!((bars(), calls.load(Ordering::Relaxed)), ([false, true], 1));
+    assert!(other.bar(1, &wake).is_some_and(|since| since == NOW));
+    left.done(1);
+    assert_eq!((bars(), calls.load(Ordering::Relaxed)), ([false, false], 2));
 }
 
 #[test]

@@ -3,6 +3,28 @@ use std::collections::VecDeque;
 use super::super::{Hello, Key};
 use super::*;
 
+/// As s2n-tls reads: headers, then what they announce.
+#[test]
+fn only_so_many_records_are_read_in_one_go_however_they_come() {
+    let record = |length: u16| {
+        let [high, low] = length.to_be_bytes();
+        [vec![23, 3, 3, high, low], vec![0; length.into()]].concat()
+    };
+    let wire = [record(22), record(0), record(300), record(1)].concat();
+    for piece in [1, 3, 7, 1000] {
+        let (mut records, mut at) = (Records { most: Some(3), ..Records::default() }, 0);
+        while at < wire.len() {
+            let count = records.room(piece.min(wire.len() - at));
+            if count == 0 {
+                break;
+            }
+            records.read(&wire[at..at + count]);
+            at += count;
+        }
+        assert_eq!((records.ended, wire.len() - at), (3, record(1).len()), "{piece}");
+    }
+}
+
 const SHORT: &str = "NVMeTLSkey-1:01:AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh+KfiaR:";
 const LONG: &str = "NVMeTLSkey-1:02:AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8gISIjJCUmJygpKiss\
                     LS4vcSEgBQ==:";

@@ -3,7 +3,7 @@
 use ebb_policy::units::Nanos;
 
 use super::super::commands::STREAM;
-use super::super::context::Context;
+use super::super::context::{Channels, Context};
 use super::super::ledger::{Account, Kind};
 use super::super::network::Network;
 use super::super::turns::STRANGERS;
@@ -20,7 +20,10 @@ impl<N: Network> Group<N> {
             return 0;
         }
         for number in self.hosts.numbers() {
-            while let Some((command, lane)) = self.hosts.next_slice(number) {
+            let takes = |channels: &Channels, lane| channels.takes_long(lane);
+            while let Some((command, lane)) =
+                self.hosts.next_slice(number, |lane| takes(&self.channels, lane))
+            {
                 let submitted = self.with(index_of(command), now, |peer, context| {
                     peer.connection.slice(command as u16, context)
                 });
@@ -94,6 +97,18 @@ impl<N: Network> Group<N> {
             peer.connection.resume_starved(command as u16, context)
         };
         self.with(index_of(command), now, resume) != Some(false)
+    }
+
+    /// Charges a host with what reading took besides the bytes that came of it.
+    pub(super) fn pay(&mut self, index: usize, now: Nanos) {
+        let Some(Some(peer)) = self.peers.get_mut(index) else { return };
+        let (cost, has_more) = self.network.rest(&mut peer.stream);
+        peer.has_input |= has_more;
+        if cost > 0 {
+            self.with(index, now, |_, context| {
+                context.host.turn = context.host.turn.saturating_sub(cost);
+            });
+        }
     }
 
     /// Goes on with authentications that waited.

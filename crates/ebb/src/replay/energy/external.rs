@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader, Read, Seek, SeekFrom};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process_group};
@@ -17,8 +17,12 @@ use super::sampler::{About, Clock, Running, Sink};
 
 /// The end of a file that is read at first: what was metered long before is of no use.
 const TAIL: u64 = 16 << 20;
+/// The beginning of a longer file, in which names of columns stand before the first sample.
+const HEAD: u64 = 64 << 10;
 /// No line of a meter is longer.
 const LONGEST: u64 = 4096;
+/// Lines of a command that are read and not yet taken.
+const MOST_WAITING: usize = 1024;
 /// How often a command may fail before it is given up.
 const FAILURES: u32 = 5;
 
@@ -36,11 +40,11 @@ pub fn file(
     let file = File::open(path).map_err(|error| format!("--meter-csv {name}: {error}"))?;
     let of = format!("external meter, by {name}");
     let about = About { name: "csv", of, accuracy, external: true };
-    let mut tail = Tail { file, at: 0, rest: Vec::new(), first: true };
+    let parser = Parser::default();
+    let mut tail = Tail { file, parser, at: 0, rest: Vec::new(), first: true };
     let work = move |sink: &Sink| {
-        let mut parser = Parser::default();
         while !sink.is_over() {
-            if let Err(error) = tail.read(&mut parser, sink, clock) {
+            if let Err(error) = tail.read(sink, clock) {
                 sink.fail(error.to_string());
                 return;
             }
@@ -53,6 +57,7 @@ pub fn file(
 /// A growing file, and how far it was read.
 struct Tail {
     file: File,
+    parser: Parser,
     at: u64,
     /// The beginning of a line that is not complete.
     rest: Vec<u8>,
@@ -61,13 +66,14 @@ struct Tail {
 }
 
 impl Tail {
-    fn read(&mut self, parser: &mut Parser, sink: &Sink, clock: Clock) -> std::io::Result<()> {
+    fn read(&mut self, sink: &Sink, clock: Clock) -> std::io::Result<()> {
         let length = self.file.metadata()?.len();
         if length < self.at {
-            (self.at, self.rest) = (0, Vec::new()); // It was begun anew.
+            // It was begun anew.
+            (self.at, self.rest, self.parser) = (0, Vec::new(), Parser::default());
         }
-        if self.first {
-            self.at = length.saturating_sub(TAIL);
+        if self.first && length > TAIL {
+            self.skip_to(length - TAIL)?;
         }
         self.file.seek(SeekFrom::Start(self.at))?;
         let mut bytes = std::mem::take(&mut self.rest);
@@ -77,20 +83,49 @@ impl Tail {
         self.rest = bytes.split_off(complete);
         if self.rest.len() as u64 > LONGEST {
             self.rest.clear();
-            sink.skip("longer than a line of a meter");
+            sink.skip("longer than a line of a meter", "");
         }
         let old = std::mem::take(&mut self.first);
         for line in bytes.split(|byte| *byte == b'\n') {
-            match parser.line(&String::from_utf8_lossy(line)) {
-                Ok(Line::Sample { unix: Some(unix), watts }) => {
-                    sink.push(clock.of_unix(unix), watts);
-                }
-                Ok(Line::Sample { unix: None, watts }) if !old => sink.push(clock.now(), watts),
-                Ok(_) => {}
-                Err(why) => sink.skip(why),
-            }
+            let line = String::from_utf8_lossy(line);
+            take(&mut self.parser, &line, sink, |unix| match unix {
+                Some(unix) => Some(clock.of_unix(unix)),
+                None => (!old).then(|| clock.now()),
+            });
         }
         Ok(())
+    }
+
+    /// Goes on at the first line behind `at`, with what the head of the file says of its columns.
+    fn skip_to(&mut self, at: u64) -> std::io::Result<()> {
+        let mut from = BufReader::new(&self.file);
+        let mut line = Vec::new();
+        while !self.parser.begun() && from.stream_position()? < HEAD {
+            line.clear();
+            if from.by_ref().take(LONGEST).read_until(b'\n', &mut line)? == 0 {
+                break;
+            }
+            let _ = self.parser.line(&String::from_utf8_lossy(&line)); // It is of no use any more.
+        }
+        from.seek(SeekFrom::Start(at))?;
+        self.at = at + from.by_ref().take(LONGEST).read_until(b'\n', &mut line)? as u64;
+        Ok(())
+    }
+}
+
+/// Hands on a line: a sample with the time that `when` makes of its own one.
+fn take(parser: &mut Parser, line: &str, sink: &Sink, when: impl Fn(Option<f64>) -> Option<f64>) {
+    match parser.line(line) {
+        Ok(Line::Sample { unix, watts }) => {
+            if let Some(at) = when(unix) {
+                sink.push(at, watts);
+            }
+            if parser.local {
+                sink.local();
+            }
+        }
+        Ok(Line::Other) => sink.other(line),
+        Err(why) => sink.skip(&why, line),
     }
 }
 
@@ -107,7 +142,7 @@ pub fn command(text: &str, accuracy: Option<Accuracy>, clock: Clock, every: Dura
                 Ok(()) => failures = 0,
                 Err(why) => {
                     failures += 1;
-                    sink.skip(&why);
+                    sink.skip(&why, "");
                     if failures == FAILURES {
                         sink.fail(format!("failed {FAILURES} times: {why}"));
                         return;
@@ -136,13 +171,9 @@ fn once(text: &str, sink: &Sink, clock: Clock) -> Result<(), String> {
     let mut parser = Parser::default();
     while !sink.is_over() {
         match lines.recv_timeout(Duration::from_millis(50)) {
-            Ok((at, line)) => match parser.line(&line) {
-                Ok(Line::Sample { unix, watts }) => {
-                    sink.push(unix.map_or(at, |unix| clock.of_unix(unix)), watts);
-                }
-                Ok(Line::Other) => {}
-                Err(why) => sink.skip(why),
-            },
+            Ok((at, line)) => take(&mut parser, &line, sink, |unix| {
+                Some(unix.map_or(at, |unix| clock.of_unix(unix)))
+            }),
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => break,
         }
@@ -156,7 +187,8 @@ fn once(text: &str, sink: &Sink, clock: Clock) -> Result<(), String> {
 
 /// Its lines with the times at which they came.
 fn lines(child: &mut Child, clock: Clock) -> Receiver<(f64, String)> {
-    let (sender, receiver) = channel();
+    // A meter that talks faster than it is heard waits.
+    let (sender, receiver) = sync_channel(MOST_WAITING);
     if let Some(from) = child.stdout.take() {
         std::thread::spawn(move || {
             let mut from = BufReader::new(from);
@@ -188,5 +220,52 @@ fn end(child: &mut Child) {
             }
             std::thread::sleep(Duration::from_millis(10));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+
+    fn tail(path: &Path) -> Tail {
+        let (file, parser) = (File::open(path).unwrap(), Parser::default());
+        Tail { file, parser, at: 0, rest: Vec::new(), first: true }
+    }
+
+    #[test]
+    fn the_end_of_a_long_file_is_read_with_its_heading() {
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        let line = |at: u64| format!("{}.0,5000.0\n", 1_700_000_000 + at);
+        let lines = TAIL / line(0).len() as u64 + 1000;
+        write!(file, "# a meter\nunix_s,power_mw\n").unwrap();
+        let all: String = (0..lines).map(line).collect();
+        file.write_all(all.as_bytes()).unwrap();
+        let sink = Sink::new(Curve::Power(Vec::new()));
+        let mut tail = tail(file.path());
+        for _ in 0..2 {
+            tail.read(&sink, Clock::new()).unwrap();
+            let values = sink.values();
+            assert!(values.len() as u64 > lines - 2000 && values.iter().all(|w| *w == 5.0));
+        }
+        writeln!(file, "1800000000,6000").unwrap();
+        tail.read(&sink, Clock::new()).unwrap();
+        assert_eq!(sink.values().last(), Some(&6.0));
+    }
+
+    #[test]
+    fn a_file_that_is_begun_anew_has_its_own_heading() {
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        let sink = Sink::new(Curve::Power(Vec::new()));
+        let mut tail = tail(file.path());
+        write!(file, "unix_s,power_w\n1700000001,50\n1700000002,50\n").unwrap();
+        tail.read(&sink, Clock::new()).unwrap();
+        file.as_file().set_len(0).unwrap();
+        file.rewind().unwrap();
+        tail.read(&sink, Clock::new()).unwrap();
+        write!(file, "unix_s,power_mw\n1700000003,50000\n").unwrap();
+        tail.read(&sink, Clock::new()).unwrap();
+        assert_eq!(sink.values(), [50.0; 3]);
     }
 }

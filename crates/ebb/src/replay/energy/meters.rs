@@ -65,7 +65,7 @@ fn pace(sink: &Sink, every: Duration, mut read: impl FnMut(&Sink) -> Result<(), 
     let mut next = Instant::now();
     while !sink.is_over() {
         if let Err(absent) = read(sink) {
-            sink.skip(&absent.to_string());
+            sink.skip(&absent.to_string(), "");
         }
         next += every;
         while !sink.is_over()
@@ -106,7 +106,7 @@ fn rapl(machine: &Machine, clock: Clock, every: Duration) -> Result<Running, Str
         }
         if let Some(last) = last.replace(now) {
             let Some(watts) = watts else {
-                sink.skip("a counter stands still or went back");
+                sink.skip("a counter stands still or went back", "");
                 return Ok(());
             };
             joules += watts * (now.saturating_sub(last)).seconds();
@@ -164,7 +164,7 @@ fn drive(machine: &Machine, nvme: Option<&str>, clock: Clock) -> Result<Running,
         match power {
             // The mean of the second before.
             Some(power) => sink.push(clock.now() - NVME.as_secs_f64() / 2.0, power.0),
-            None => sink.skip("no power told"),
+            None => sink.skip("no power told", ""),
         }
         Ok(())
     };

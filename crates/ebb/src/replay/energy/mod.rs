@@ -3,6 +3,7 @@
 
 mod accuracy;
 mod external;
+mod heading;
 mod integral;
 mod meters;
 mod parse;

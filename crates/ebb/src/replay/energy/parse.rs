@@ -1,9 +1,14 @@
 //! What external meters print: a line is watts, or a time and watts; anything else is counted and
 //! passed over.
 
-use jiff::Timestamp;
+use std::time::SystemTime;
+
+use jiff::tz::TimeZone;
 
 use ebb_policy::units::Watts;
+use ebb_trace::times::{Moment, moment};
+
+use super::heading::{Heading, are_units, is_power, watts};
 
 /// No meter of one server says more.
 const MOST: f64 = 100e3;
@@ -20,138 +25,100 @@ pub enum Line {
         /// How much.
         watts: f64,
     },
-    /// Names of columns, a comment, nothing.
+    /// Names of columns, their units, a comment, nothing.
     Other,
 }
 
 /// Reads lines.
 #[derive(Debug, Default)]
 pub struct Parser {
-    /// What a heading has named, or why it cannot be used.
-    heading: Option<Result<Heading, &'static str>>,
+    /// What a heading has named.
+    names: Option<Vec<String>>,
+    /// And what that means, or why it cannot be used.
+    heading: Option<Result<Heading, String>>,
+    /// Units were below it.
+    has_units: bool,
     /// The time of the last sample.
     last: Option<f64>,
-}
-
-/// Columns by their places.
-#[derive(Debug, Clone, Copy)]
-struct Heading {
-    count: usize,
-    /// With the seconds of its unit.
-    time: Option<(usize, f64)>,
-    /// With the watts of its unit.
-    power: (usize, f64),
-}
-
-impl Heading {
-    /// Watts alone, or a time and watts.
-    fn none(count: usize) -> Result<Self, &'static str> {
-        match count {
-            1 => Ok(Self { count, time: None, power: (0, 1.0) }),
-            2 => Ok(Self { count, time: Some((0, 1.0)), power: (1, 1.0) }),
-            _ => Err("more than a time and watts, and no heading"),
-        }
-    }
-
-    fn of(names: &[String]) -> Result<Self, &'static str> {
-        let time = only(names, time_unit, "several columns of time")?;
-        let power = only(names, power_unit, "several columns of watts")?;
-        let power = power.ok_or("the heading names no column of watts, such as power_w")?;
-        Ok(Self { count: names.len(), time, power })
-    }
-}
-
-/// The one column that has a unit; of several, the one that is named by that alone.
-fn only(
-    names: &[String],
-    unit: fn(&str) -> Option<(f64, bool)>,
-    several: &'static str,
-) -> Result<Option<(usize, f64)>, &'static str> {
-    let found = names.iter().enumerate().filter_map(|(at, name)| Some((at, unit(name)?)));
-    let found: Vec<(usize, (f64, bool))> = found.collect();
-    let plain: Vec<_> = found.iter().filter(|(_, (_, plain))| *plain).collect();
-    match (&found[..], &plain[..]) {
-        ([], _) => Ok(None),
-        ([(at, (unit, _))], _) | (_, [(at, (unit, _))]) => Ok(Some((*at, *unit))),
-        _ => Err(several),
-    }
-}
-
-/// Watts of the unit that a name ends with, and whether it says nothing else.
-fn power_unit(name: &str) -> Option<(f64, bool)> {
-    let words: Vec<&str> = words(name).collect();
-    let (unit, rest) = words.split_last()?;
-    let unit = match unit.to_ascii_lowercase().as_str() {
-        // Of nothing but power, not of a factor or of what is apparent.
-        "power" if rest.is_empty() => 1.0,
-        "w" | "watt" | "watts" => 1.0,
-        // Not "MW".
-        "mw" | "milliwatt" | "milliwatts" if !unit.starts_with('M') => 1e-3,
-        "kw" | "kilowatt" | "kilowatts" => 1e3,
-        "uw" | "microwatt" | "microwatts" => 1e-6,
-        _ => return None,
-    };
-    Some((unit, rest.iter().all(|word| word.eq_ignore_ascii_case("power"))))
-}
-
-/// Seconds of the unit that a name of a time ends with, and whether it says nothing else.
-fn time_unit(name: &str) -> Option<(f64, bool)> {
-    let words: Vec<String> = words(name).map(str::to_ascii_lowercase).collect();
-    let is_time = |word: &String| {
-        matches!(word.as_str(), "time" | "timestamp" | "date" | "datetime" | "unix" | "epoch")
-    };
-    if !words.iter().any(is_time) {
-        return None;
-    }
-    let unit = match words.last()?.as_str() {
-        "ms" | "milliseconds" | "millis" => 1e-3,
-        "us" | "microseconds" | "micros" => 1e-6,
-        "ns" | "nanoseconds" | "nanos" => 1e-9,
-        _ => 1.0,
-    };
-    Some((unit, words.iter().filter(|word| !is_time(word)).count() <= 1))
-}
-
-fn words(name: &str) -> impl Iterator<Item = &str> {
-    name.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty())
+    /// Times had no zone: they are taken in the machine's.
+    pub local: bool,
 }
 
 impl Parser {
+    /// Whether a sample was read.
+    pub fn begun(&self) -> bool {
+        self.last.is_some()
+    }
+
     /// One line.
     ///
     /// # Errors
     /// Why it is no sample.
-    pub fn line(&mut self, line: &str) -> Result<Line, &'static str> {
+    pub fn line(&mut self, line: &str) -> Result<Line, String> {
         let line = line.trim_start_matches('\u{feff}').trim();
         if line.is_empty() || line.starts_with('#') {
             return Ok(Line::Other);
         }
+        if line.contains('\0') {
+            return Err("text in UTF-16: have it written in UTF-8, or pipe it through iconv -f \
+                        UTF-16 -t UTF-8"
+                .to_owned());
+        }
         let (fields, comma) = fields(line)?;
-        if self.heading.is_none() && self.last.is_none() && is_heading(&fields) {
-            self.heading = Some(Heading::of(&fields));
+        if self.last.is_none() && self.names(&fields) {
             return Ok(Line::Other);
         }
-        let heading = match self.heading {
-            Some(heading) => heading?,
-            None => Heading::none(fields.len())?,
+        let bare;
+        let heading = match &self.heading {
+            Some(heading) => heading.as_ref().map_err(Clone::clone)?,
+            None => {
+                bare = Heading::none(fields.len())?;
+                &bare
+            }
         };
         match fields.len() {
-            there if there < heading.count => return Err("too few columns"),
-            there if there > heading.count => return Err("a column too many"),
+            there if there < heading.count => return Err("too few columns".to_owned()),
+            there if there > heading.count => return Err("a column too many".to_owned()),
             _ => {}
         }
         let field = |at: usize| fields.get(at).map_or("", String::as_str);
         let (power, unit) = heading.power;
-        let watts = watts(&decimal(field(power), comma)?, unit)?;
-        let unix = match heading.time {
-            Some((time, unit)) => Some(unix(&decimal(field(time), comma)?, unit)?),
-            None => None,
+        let unit = match heading.unit {
+            Some(own) => watts(field(own)).ok_or("its unit is not W, mW, kW or µW")?,
+            None => unit,
         };
+        let watts = power_of(&decimal(field(power), comma)?, unit)?;
+        let (places, unit) = &heading.time;
+        let time: Vec<&str> = places.iter().map(|at| field(*at)).collect();
+        let unix = match &time[..] {
+            [] => None,
+            parts => Some(unix(&parts.join(" "), *unit, comma)?),
+        };
+        self.local |= unix.is_some_and(|(_, local)| local);
+        let unix = unix.map(|(unix, _)| unix);
         if unix.is_some() && unix <= self.last {
-            return Err("not after the line before");
+            return Err("not after the line before".to_owned());
         }
         self.last = unix.or(Some(f64::NEG_INFINITY));
         Ok(Line::Sample { unix, watts })
+    }
+
+    /// Takes a heading or the units below it; whether the line was one of them.
+    fn names(&mut self, fields: &[String]) -> bool {
+        match &self.names {
+            None if is_heading(fields) => {
+                self.heading = Some(Heading::of(fields));
+                self.names = Some(fields.to_vec());
+                true
+            }
+            Some(names) if names == fields => true,
+            Some(names) if names.len() == fields.len() && !self.has_units && are_units(fields) => {
+                self.heading = Some(Heading::with_units(names, fields));
+                self.has_units = true;
+                true
+            }
+            _ => false,
+        }
     }
 }
 
@@ -159,12 +126,12 @@ impl Parser {
 fn is_heading(fields: &[String]) -> bool {
     let named = |field: &String| field.starts_with(char::is_alphabetic);
     let all = fields.iter().all(named);
-    all && (fields.len() > 1 || fields.iter().any(|field| power_unit(field).is_some()))
+    all && (fields.len() > 1 || fields.iter().any(|field| is_power(field)))
 }
 
 /// The fields of a line, and whether a comma is a decimal point in them: a line with a tab or a
 /// semicolon is divided by that alone.
-fn fields(line: &str) -> Result<(Vec<String>, bool), &'static str> {
+fn fields(line: &str) -> Result<(Vec<String>, bool), String> {
     let separator = ['\t', ';'].into_iter().find(|mark| line.contains(*mark)).unwrap_or(',');
     let mut fields = vec![String::new()];
     let mut quoted = false;
@@ -176,7 +143,7 @@ fn fields(line: &str) -> Result<(Vec<String>, bool), &'static str> {
         }
     }
     if quoted {
-        return Err("a quote is not closed");
+        return Err("a quote is not closed".to_owned());
     }
     fields.iter_mut().for_each(|field| *field = field.trim().to_owned());
     // Some loggers end each line with a separator.
@@ -187,31 +154,61 @@ fn fields(line: &str) -> Result<(Vec<String>, bool), &'static str> {
 }
 
 /// The number with a decimal point.
-fn decimal(text: &str, comma: bool) -> Result<String, &'static str> {
+fn decimal(text: &str, comma: bool) -> Result<String, String> {
     match (comma, text.matches(',').count(), text.contains('.')) {
         (_, 0, _) => Ok(text.to_owned()),
         (true, 1, false) => Ok(text.replace(',', ".")),
-        _ => Err("a comma that is not a decimal point"),
+        _ => Err("a comma that is not a decimal point".to_owned()),
     }
 }
 
-fn watts(text: &str, unit: f64) -> Result<f64, &'static str> {
+fn power_of(text: &str, unit: f64) -> Result<f64, String> {
     let named = || text.parse::<Watts>().ok().map(|watts| watts.0);
     let plain = text.parse::<f64>().ok().map(|number| number * unit);
     let watts = plain.or_else(named).ok_or("no number")?;
-    match watts {
-        _ if !watts.is_finite() => Err("not finite"),
-        _ if watts < 0.0 => Err("negative"),
-        _ if watts > MOST => Err("above 100 kW"),
-        _ => Ok(watts),
-    }
+    let wrong = match watts {
+        _ if !watts.is_finite() => "not finite",
+        _ if watts < 0.0 => "negative",
+        _ if watts > MOST => "above 100 kW",
+        _ => return Ok(watts),
+    };
+    Err(wrong.to_owned())
 }
 
-/// Unix seconds, or a date and time as RFC 3339 has it.
-fn unix(text: &str, unit: f64) -> Result<f64, &'static str> {
-    let dated = || text.parse::<Timestamp>().ok().map(|time| time.as_nanosecond() as f64 * 1e-9);
-    let seconds = text.parse::<f64>().ok().map(|number| number * unit).or_else(dated);
-    seconds.filter(|seconds| UNIX.contains(seconds)).ok_or("no time in Unix seconds or RFC 3339")
+/// Unix seconds, or a date with a time of day, and whether that had no zone.
+fn unix(text: &str, unit: f64, comma: bool) -> Result<(f64, bool), String> {
+    if let Ok(number) = decimal(text, comma).and_then(|t| t.parse::<f64>().map_err(|_| t)) {
+        let in_unit = |unit: f64| UNIX.contains(&(number * unit));
+        return match [1.0, 1e-3, 1e-6, 1e-9].into_iter().find(|other| in_unit(*other)) {
+            _ if in_unit(unit) => Ok((number * unit, false)),
+            Some(other) if other < 1.0 => Err(
+                "the time is no Unix second, but could be one in ms, us or ns: name its column \
+                 with the unit, as in timestamp_ms"
+                    .to_owned(),
+            ),
+            _ => Err("the time is no Unix second".to_owned()),
+        };
+    }
+    // Which of day and month comes first tells what lies closer to now.
+    let now = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default().as_secs_f64();
+    let read = [true, false].into_iter().filter_map(|month_first| moment(text, month_first));
+    let seconds = read.map(seconds).filter(|(seconds, _)| UNIX.contains(seconds));
+    seconds.min_by(|a, b| (a.0 - now).abs().total_cmp(&(b.0 - now).abs())).ok_or_else(|| {
+        "no time: write Unix seconds, or a date with a time of day such as 2026-11-29T10:12:00Z"
+            .to_owned()
+    })
+}
+
+/// Unix seconds of a moment, and whether it has no zone: then it is in the machine's.
+fn seconds(moment: Moment) -> (f64, bool) {
+    let nanos = moment.nanos - i128::from(moment.ahead.unwrap_or(0)) * 1_000_000_000;
+    let local = || {
+        let civil = jiff::Timestamp::from_nanosecond(nanos).ok()?.to_zoned(TimeZone::UTC);
+        let zoned = civil.datetime().to_zoned(TimeZone::system()).ok()?;
+        Some(zoned.timestamp().as_nanosecond())
+    };
+    let known = moment.ahead.map(|_| nanos).or_else(local).unwrap_or(nanos);
+    (known as f64 * 1e-9, moment.ahead.is_none())
 }
 
 #[cfg(test)]
@@ -220,20 +217,21 @@ mod tests {
 
     use super::*;
 
-    fn all(lines: &[&str]) -> Vec<Result<Line, &'static str>> {
+    fn all(lines: &[&str]) -> Vec<Result<Line, String>> {
         let mut parser = Parser::default();
         lines.iter().map(|line| parser.line(line)).collect()
     }
 
-    fn sample(unix: Option<f64>, watts: f64) -> Result<Line, &'static str> {
+    fn sample(unix: Option<f64>, watts: f64) -> Result<Line, String> {
         Ok(Line::Sample { unix, watts })
     }
 
     #[test]
     fn watts_come_alone_or_with_their_time() {
         let bare = ["50", "50.5 W", "0.05 kW", "", "# a comment"];
-        let other = Ok(Line::Other);
-        let wanted = [sample(None, 50.0), sample(None, 50.5), sample(None, 50.0), other, other];
+        let other = || Ok(Line::Other);
+        let [a, b, c] = [50.0, 50.5, 50.0].map(|watts| sample(None, watts));
+        let wanted = [a, b, c, other(), other()];
         assert_eq!(all(&bare), wanted);
         let timed = ["1700000000.5,12", "2023-11-14T22:13:22Z; 13"];
         let times = [1_700_000_000.5, 1_700_000_002.0].map(Some);
@@ -244,23 +242,27 @@ mod tests {
 
     #[test]
     fn nonsense_is_named() {
-        let refused = |line: &str| all(&[line])[0].unwrap_err();
+        let refused = |line: &str| all(&[line])[0].clone().unwrap_err();
         for (line, why) in [
             ("hello", "no number"),
             ("NaN", "not finite"),
             ("inf", "not finite"),
             ("-3", "negative"),
             ("1e9", "above 100 kW"),
-            ("12,50", "no time in Unix seconds or RFC 3339"),
-            ("1700000000000,50", "no time in Unix seconds or RFC 3339"),
+            ("12,50", "the time is no Unix second"),
+            (
+                "10:00:00,50",
+                "no time: write Unix seconds, or a date with a time of day such as \
+                             2026-11-29T10:12:00Z",
+            ),
             ("1700000000", "above 100 kW"),
         ] {
             assert_eq!(refused(line), why, "{line}");
         }
         let back = all(&["1700000001,5", "1700000001,6", "1700000000,7", "1700000002,8"]);
         assert!(back[1].is_err() && back[2].is_err() && back[3].is_ok(), "{back:?}");
-        assert_eq!(all(&["watts,time", "5"])[1], Err("too few columns"));
-        assert_eq!(all(&["watts,time", "5,1700000000,1"])[1], Err("a column too many"));
+        assert_eq!(all(&["watts,time", "5"])[1], Err("too few columns".to_owned()));
+        assert_eq!(all(&["watts,time", "5,1700000000,1"])[1], Err("a column too many".to_owned()));
     }
 
     #[test]
@@ -274,7 +276,7 @@ mod tests {
             "\"1795615044.5\",\"35.4\"",
             "2026-11-25T13:57:24.5Z;35,4",
         ] {
-            assert_eq!(all(&[line]), [wanted], "{line}");
+            assert_eq!(all(&[line])[0], wanted, "{line}");
         }
         for line in [
             "1795615044,5,35,4",
@@ -299,6 +301,11 @@ mod tests {
             ("date;apparent_power_va;power_factor;power_w", "2023-11-14T22:13:20Z;9;0,9;7,0"),
             ("Power,Unix,power_min_w,power_max_w", "7,1700000000,1,9"),
             ("\"time\",\"watts\"", "1700000000,7"),
+            ("timestamp, power.draw [W], power.limit [W]", "2023/11/14 22:13:20Z, 7 W, 350 W"),
+            ("No.;Date;Time;P-1[W]", "1;14.11.2023;22:13:20+0000;7,0"),
+            ("time,power,unit", "1700000000,7000,mW"),
+            ("time,W,MB/W,power_avg_w", "1700000000,7,41.2,9"),
+            ("epoch\tPkgWatt\tBzy_MHz", "1700000000\t7\t2400"),
         ] {
             let read = all(&[heading, line]);
             assert_eq!(read[0], Ok(Line::Other), "{heading}");
@@ -310,12 +317,59 @@ mod tests {
             ("time,power_MW", "1700000000,7"),
             ("time,power_va", "1700000000,7"),
             ("time,outlet1_w,outlet2_w", "1700000000,7,8"),
-            ("date,time,power_w", "2023-11-14,22:13:20,7"),
+            ("time,start_time,timestamp,power_w", "1,2,3,7"),
             ("time,power factor", "1700000000,1"),
+            ("time,power (0.1 W)", "1700000000,70"),
+            ("time,power_x10_w", "1700000000,70"),
+            ("time,power (% of 500 W)", "1700000000,70"),
+            ("time,ssj_ops/watt", "1700000000,70"),
+            ("timestamp, power.limit [W]", "1700000000, 350 W"),
+            ("time,TDP (W)", "1700000000,150"),
+            ("time,std_w", "1700000000,8"),
+            ("time,power,unit", "1700000000,7,kVA"),
         ] {
             let read = all(&[heading, line, line]);
             assert!(read[1].is_err() && read[2].is_err(), "{heading}: {read:?}");
         }
+    }
+
+    #[test]
+    fn a_row_below_the_heading_names_units() {
+        for (units, line) in [
+            ("s,mW", "1700000000,7000"),
+            ("[s],[kW]", "1700000000,0.007"),
+            (",W", "1700000000,7"),
+            ("ms,W", "1700000000000,7"),
+        ] {
+            let read = all(&["Time,Power", units, line]);
+            assert_eq!(read[1], Ok(Line::Other), "{units}");
+            let Ok(Line::Sample { unix, watts }) = read[2] else { panic!("{units}: {read:?}") };
+            assert!((watts - 7.0).abs() < 1e-9 && unix == Some(1.7e9), "{units}: {read:?}");
+        }
+        let read = all(&["Time,Power", "s,hp", "1700000000,7"]);
+        assert!(read[2].is_err(), "{read:?}");
+        // Without a value yet, or named once more.
+        for between in ["N/A,N/A", "Time,Power", "1700000000,"] {
+            assert_eq!(
+                all(&["Time,Power", between, "1700000001,7"])[2],
+                sample(Some(1_700_000_001.0), 7.0)
+            );
+        }
+    }
+
+    #[test]
+    fn times_of_other_loggers_are_read_or_named() {
+        let mut parser = Parser::default();
+        let Ok(Line::Sample { unix: Some(unix), .. }) = parser.line("2023-11-14 22:13:20.5,7")
+        else {
+            panic!("{parser:?}")
+        };
+        // In the machine's zone, which lies within a day of Greenwich.
+        assert!((unix - 1_700_000_000.5).abs() < 86_400.0 && parser.local);
+        let ms = all(&["timestamp,power_w", "1700000000000,7"]);
+        assert!(ms[1].clone().unwrap_err().contains("timestamp_ms"), "{ms:?}");
+        let wide = all(&["1\x002\x00.\x005\x00"]);
+        assert!(wide[0].clone().unwrap_err().contains("iconv -f UTF-16"), "{wide:?}");
     }
 
     proptest! {

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use super::accuracy::Accuracy;
 use super::integral::{Curve, Integral, Point};
+use crate::text::printable;
 
 /// The one clock of a replay: seconds since its start.
 #[derive(Debug, Clone, Copy)]
@@ -64,8 +65,18 @@ pub struct About {
 struct Told {
     curve: Curve,
     skipped: BTreeMap<String, u64>,
+    /// How many samples the last one stands for besides itself.
+    merged: f64,
+    /// The first line that was refused or, without one, was no sample.
+    first: Option<String>,
+    /// Its times had no zone.
+    local: bool,
     failure: Option<String>,
 }
+
+/// Samples of power that are closer together, in seconds, count as one of their mean: what is kept
+/// does not grow with how fast a meter talks.
+const CLOSEST: f64 = 1e-3;
 
 /// Where a meter puts what it reads.
 #[derive(Debug)]
@@ -78,7 +89,8 @@ pub struct Sink {
 impl Sink {
     /// For samples of this kind.
     pub fn new(curve: Curve) -> Arc<Self> {
-        let told = Told { curve, skipped: BTreeMap::new(), failure: None };
+        let (skipped, first, failure) = (BTreeMap::new(), None, None);
+        let told = Told { curve, skipped, merged: 0.0, first, local: false, failure };
         Arc::new(Self {
             told: Mutex::new(told),
             news: Condvar::new(),
@@ -93,16 +105,45 @@ impl Sink {
     /// One more sample.
     pub fn push(&self, at: f64, value: f64) {
         let mut told = self.told();
-        let (Curve::Power(points) | Curve::Energy(points)) = &mut told.curve;
-        if points.last().is_none_or(|last| last.at < at) {
-            points.push(Point { at, value });
+        let Told { curve, merged, .. } = &mut *told;
+        let is_power = matches!(curve, Curve::Power(_));
+        let (Curve::Power(points) | Curve::Energy(points)) = curve;
+        match points.last_mut() {
+            Some(last) if at <= last.at => {}
+            Some(last) if is_power && at - last.at < CLOSEST => {
+                *merged += 1.0;
+                last.value += (value - last.value) / (*merged + 1.0);
+            }
+            _ => {
+                *merged = 0.0;
+                points.push(Point { at, value });
+            }
         }
         self.news.notify_all();
     }
 
-    /// Something that was no sample.
-    pub fn skip(&self, why: &str) {
-        *self.told().skipped.entry(why.to_owned()).or_default() += 1;
+    /// Something that was no sample, and the line where it is one.
+    pub fn skip(&self, why: &str, line: &str) {
+        let mut told = self.told();
+        if told.skipped.is_empty() {
+            told.first = None; // It tells more than a heading.
+        }
+        *told.skipped.entry(why.to_owned()).or_default() += 1;
+        drop(told);
+        self.other(line);
+    }
+
+    /// A line that belongs to samples, such as a heading.
+    pub fn other(&self, line: &str) {
+        if !line.trim().is_empty() {
+            let short = || line.trim().chars().take(60).collect();
+            self.told().first.get_or_insert_with(short);
+        }
+    }
+
+    /// The times have no zone and are taken in the machine's.
+    pub fn local(&self) {
+        self.told().local = true;
     }
 
     /// Why no more will come.
@@ -114,6 +155,12 @@ impl Sink {
     /// Whether it should end.
     pub fn is_over(&self) -> bool {
         self.stop.load(Ordering::Relaxed)
+    }
+
+    /// The values of all samples.
+    #[cfg(test)]
+    pub fn values(&self) -> Vec<f64> {
+        self.told().curve.points().iter().map(|point| point.value).collect()
     }
 
     /// Waits for a sample at or after `at`, or a failure; returns whether there is one.
@@ -204,10 +251,21 @@ impl Sampler {
                 let told = meter.sink.told();
                 let skipped = told.skipped.iter().map(|(why, count)| format!("{count} × {why}"));
                 let skipped = skipped.collect::<Vec<_>>().join(", ");
-                let why = match (&told.failure, skipped.is_empty()) {
-                    (Some(failure), _) => failure.clone(),
-                    (None, false) => format!("only lines that are no watts: {skipped}"),
-                    (None, true) => format!("nothing within {} s", PATIENCE.as_secs()),
+                let first = told.first.as_deref().map(printable);
+                let first = first.map(|line| format!("; the first line is '{line}'"));
+                let why = match (&told.failure, skipped.is_empty(), first.unwrap_or_default()) {
+                    (Some(failure), ..) => failure.clone(),
+                    (None, false, first) => {
+                        format!("only lines that are no watts: {skipped}{first}")
+                    }
+                    (None, true, first) if first.is_empty() => {
+                        format!("nothing within {} s", PATIENCE.as_secs())
+                    }
+                    (None, true, first) => format!(
+                        "only headings and comments within {} s{first}; a line of a sample is \
+                         watts, or a time and watts",
+                        PATIENCE.as_secs()
+                    ),
                 };
                 return Err(format!("{}: {why}", meter.about.of));
             }
@@ -221,8 +279,12 @@ impl Sampler {
         let one = |meter: &Running| {
             meter.sink.wait(to, PATIENCE);
             let told = meter.sink.told();
+            let mut about = meter.about.clone();
+            if told.local {
+                about.of.push_str(", its times in this machine's zone");
+            }
             Taken {
-                about: meter.about.clone(),
+                about,
                 integral: told.curve.integral(from, to),
                 skipped: told.skipped.clone(),
                 failure: told.failure.clone(),

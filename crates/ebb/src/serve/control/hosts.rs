@@ -82,8 +82,18 @@ fn without(options: &Options, nqn: &str) -> Options {
     options
 }
 
-fn checked(nqn: &str) -> Result<()> {
+fn is_name(nqn: &str) -> Result<()> {
     check_nqn(nqn).map_err(|error| usage(error.to_string()))
+}
+
+/// Of the names that a configuration can have: there, a comma or '=' ends one.
+fn checked(nqn: &str) -> Result<()> {
+    is_name(nqn)?;
+    if nqn.contains([',', '=']) {
+        let why = "a name with a comma or '=' cannot be written into the configuration";
+        return Err(usage(format!("host '{nqn}': {why}; give the host another one")));
+    }
+    Ok(())
 }
 
 impl Control {
@@ -202,13 +212,14 @@ impl Control {
     }
 
     pub(super) fn disconnect_host(&self, Named { nqn }: &Named) -> Result<Value> {
-        checked(nqn)?;
+        is_name(nqn)?;
         let count = self.subsystem()?.expel(nqn);
         Ok(done(format!("host {nqn}: {}", ended(count))))
     }
 
     pub(super) fn set_limit(&self, limit: Limit) -> Result<Value> {
         let Limit { nqn, iops, bytes_per_second } = limit;
+        checked(&nqn)?;
         let allowed = Allowed { iops, bytes_per_second };
         texts::check(allowed)?;
         self.with(|running| {
@@ -236,7 +247,7 @@ impl Control {
             return Err(usage(format!("seconds must be 0 to {LONGEST_LOAN}")));
         }
         for (nqn, rate) in &hosts {
-            checked(nqn)?;
+            is_name(nqn)?;
             let allowed = Allowed { iops: None, bytes_per_second: *rate };
             rate.map_or(Ok(()), |_| texts::check(allowed))?;
         }
@@ -261,5 +272,19 @@ fn ended(count: usize) -> String {
         0 => "it was not connected".to_owned(),
         1 => "its controller was ended".to_owned(),
         _ => format!("its {count} controllers were ended"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_a_configuration_cannot_have_are_refused() {
+        for (tail, may) in [("a", true), ("a,iops=99", false), ("a=b", false), ("q\"'", true)] {
+            let name = format!("nqn.2026-11.org.example:{tail}");
+            assert!(is_name(&name).is_ok(), "{name}");
+            assert_eq!(checked(&name).is_ok(), may, "{name}");
+        }
     }
 }

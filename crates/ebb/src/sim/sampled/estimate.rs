@@ -138,7 +138,7 @@ impl Variance {
 
 /// Student's t that leaves 5 % above it, by the degrees of freedom: from three on by the expansion
 /// in Abramowitz and Stegun, 26.7.5, which is within 0.3 %.
-fn student(freedom: f64) -> f64 {
+pub fn student(freedom: f64) -> f64 {
     if freedom < 2.0 {
         return 6.314;
     }

@@ -4,7 +4,7 @@
 mod draw;
 mod estimate;
 
-pub use estimate::Estimate;
+pub use estimate::{Estimate, student};
 
 use std::ops::Range;
 

@@ -2,8 +2,8 @@
 //!
 //! * **No leaps.** A step takes half of a group's cores at most, or doubles them. The guard parks
 //!   no more at once, and each halving is measured before the next.
-//! * **Reads and writes apart.** The baseline is that of the present mix, for a shift from slow
-//!   reads to fast writes hides a loss.
+//! * **Reads and writes, large and small apart** (`kinds.rs`). The baseline is that of the present
+//!   mix, for a shift from slow reads to fast writes hides a loss, and one back looks like a burst.
 //! * **Noise.** A latency that differs by `l_div` from window to window is known to `l_div / √m`
 //!   after `m` of them. Saving goes by the unfavourable ends of baseline and current latency.
 //! * **A baseline that falls.** A saving makes no request faster: no baseline is above the latency
@@ -12,6 +12,7 @@
 //!   higher all the same is so natively, where idle cores sleep deeply: learned again, no blame.
 //! * **A reserve**, the share of the capacity that stays, told anew in every period.
 
+use crate::cpu::pacer::kinds::Kinds;
 use crate::cpu::pacer::window::{Load, Ops};
 use crate::units::Nanos;
 
@@ -32,8 +33,7 @@ pub(super) struct Care {
     noise: f64,
     /// Windows that the baseline is of.
     windows: f64,
-    /// The baseline of reads and of writes, in ns.
-    ops: [f64; 2],
+    kinds: Kinds,
     /// The load of which the baseline is, per second.
     load: Load,
     /// Latency under a saving over the baseline, the lowest since it was learned; at most 1.
@@ -45,7 +45,7 @@ impl Care {
     pub fn learn(&mut self, l_avg: f64, l_div: f64, (windows, load): (usize, Load), ops: &Ops) {
         self.load = load;
         (self.noise, self.windows, self.fallen) = (l_div, windows as f64, 1.0);
-        self.ops = [0, 1].map(|op| ops.mean(op).unwrap_or(l_avg));
+        self.kinds.learn(l_avg, ops);
     }
 
     /// How long a baseline is trusted that took so long to learn: `age` if windows did not differ,
@@ -56,13 +56,9 @@ impl Care {
         age.max(Nanos(took.0.saturating_mul(LEARNING_SHARE)))
     }
 
-    /// The baseline `l_baseline`, were reads and writes mixed as in `ops`.
+    /// The baseline `l_baseline`, were reads and writes those of `ops`.
     pub fn mixed(&self, l_baseline: f64, ops: &Ops) -> f64 {
-        let [reads, writes] = ops.number;
-        match reads + writes > 0.0 && self.ops[0] > 0.0 {
-            true => (reads * self.ops[0] + writes * self.ops[1]) / (reads + writes),
-            false => l_baseline,
-        }
+        self.kinds.expected(ops).unwrap_or(l_baseline)
     }
 
     /// The same, no higher than the latency under a saving has shown.
@@ -111,18 +107,10 @@ mod tests {
 
     fn learned(l_div: f64) -> Care {
         let mut care = Care::default();
-        let ops = Ops { number: [30.0, 10.0], latency: [30.0 * 120.0, 10.0 * 40.0] };
+        let latency = [30.0 * 120.0, 10.0 * 40.0];
+        let ops = Ops { number: [30.0, 10.0], latency, bytes: [30.0, 10.0] };
         care.learn(100.0, l_div, (4, Load::default()), &ops);
         care
-    }
-
-    #[test]
-    fn the_baseline_is_that_of_the_present_mix() {
-        let care = learned(0.0);
-        let mix = |reads, writes| Ops { number: [reads, writes], latency: [0.0; 2] };
-        assert_eq!(care.baseline(100.0, &mix(3.0, 1.0)), 100.0);
-        assert_eq!(care.baseline(100.0, &mix(1.0, 3.0)), 60.0);
-        assert_eq!(care.baseline(100.0, &Ops::default()), 100.0, "not known apart");
     }
 
     #[test]

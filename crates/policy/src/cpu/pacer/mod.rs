@@ -20,6 +20,7 @@
 //! | `freq_adaptor.rs` | Freq Adaptor: `f_desired`, `γ` |
 //! | `ceiling.rs` | ours: the ceilings of who keeps the heat |
 //! | `exchange.rs` | ours: cores for frequency, in `pacer-plus` alone |
+//! | `kinds.rs` | ours: reads and writes, large and small apart, in `pacer-plus` alone |
 //! | `idle.rs` | Background Task Scheduler, §IV-D |
 //! | `memory.rs` | ours: no limit cycles |
 //! | `params.rs` | the hyperparameters |
@@ -36,6 +37,7 @@ mod core_adaptor;
 mod exchange;
 mod freq_adaptor;
 mod idle;
+mod kinds;
 mod loss;
 mod memory;
 mod params;
@@ -56,6 +58,7 @@ use exchange::Exchange;
 use idle::Background;
 use memory::Memory;
 pub use params::{Adaptors, PacerParams};
+use tune::RESUME;
 use window::{Ops, Windows, utilisation};
 
 /// How long no request has come when cores go that nothing was measured of. Bursts that follow each
@@ -102,6 +105,13 @@ pub struct Pacer {
     kept: Vec<GroupSetting>,
     /// Core-seconds that a request took there in each group, where that is known.
     kept_work: Vec<Option<f64>>,
+    /// Since when the baseline is being learned.
+    learning: Option<Nanos>,
+    /// Whether this silence has its setting, and that is everything.
+    resting: bool,
+    spared: bool,
+    /// Windows that there had been when the last one began.
+    rested: Option<u64>,
     /// Unstable only to learn the baseline again: go back to `kept` if it has not changed.
     relearning: bool,
     /// For how long to go on asking for `kept`.
@@ -139,6 +149,10 @@ impl Pacer {
             trusted_for: params.baseline_age,
             kept: native.clone(),
             kept_work: vec![None; groups],
+            learning: None,
+            resting: false,
+            rested: None,
+            spared: false,
             relearning: false,
             resume: Nanos::ZERO,
             in_force: native.clone(),
@@ -178,13 +192,14 @@ impl Pacer {
         }
         self.adopt(&signals.in_force, request);
         self.ceilings.update(&self.topology, signals);
-        let expected = self.l_baseline * (1.0 + self.params.plf);
+        let expected = self.mixed(&Ops::of(&signals.io)) * (1.0 + self.params.plf);
         let burst = self.burst.check(signals, &self.topology, expected);
         let idle = self.idle.check(&signals.io, signals.period);
+        self.resting &= self.idle.silent(SILENCE);
         match self.state {
             State::Idle => self.idle(signals, request),
             _ if idle => self.enter_idle(request),
-            State::Unstable if self.may_rest() && held.is_none() => self.rest(signals, request),
+            _ if self.may_rest() && held.is_none() => self.rest(signals, request),
             State::Unstable => self.unstable(signals, held.is_some(), request),
             State::Stable => self.stable(signals, held.or(burst), request),
         }
@@ -195,6 +210,17 @@ impl Pacer {
             false if self.state == State::Unstable => self.windows.paused(),
             false => self.windows.changed(),
         }
+    }
+
+    /// `l_baseline`, were reads and writes those of `ops`.
+    fn mixed(&self, ops: &Ops) -> f64 {
+        self.care.map_or(self.l_baseline, |care| care.mixed(self.l_baseline, ops))
+    }
+
+    /// `l_div`. Where the mix alone makes latencies differ the load is none the less stable.
+    fn l_div(&self) -> f64 {
+        let is_known = self.l_baseline > 0.0;
+        self.windows.l_div(|ops| if is_known { self.mixed(ops) } else { 1.0 })
     }
 
     /// Asks for a number of cores.
@@ -293,8 +319,17 @@ impl Pacer {
     }
 
     fn enter_idle(&mut self, request: &mut Request) {
+        match self.state {
+            // What was measured with everything on is still of the load that comes back.
+            State::Unstable if self.care.is_some() => self.windows.paused(),
+            State::Stable if self.care.is_some() => {
+                // A saving that was begun is measured then.
+                self.kept.copy_from_slice(&self.asked);
+                self.windows.clear();
+            }
+            _ => self.windows.clear(),
+        }
         self.state = State::Idle;
-        self.windows.clear();
         self.memory.acquit();
         (self.relearning, self.resume) = (false, Nanos::ZERO);
         self.background = Background::default();
@@ -303,22 +338,38 @@ impl Pacer {
     }
 
     fn unstable(&mut self, signals: &Signals, held: bool, request: &mut Request) {
+        self.learning.get_or_insert(signals.now);
         self.set(request, Self::all, "pacer:unstable");
         let complete = self.windows.add(signals);
-        let calm = complete && self.windows.l_div() < self.params.stable_thresh;
+        let calm = complete && self.l_div() < self.params.stable_thresh;
         // A load that the Burst-Check would throw out again at once is not stable.
         if calm && !held && self.ceilings.still() && !self.burst.busy(signals, &self.topology) {
             self.enter_stable((signals.now, signals.period), request);
         }
     }
 
-    /// Whether cores may go without a setting that was measured: in silence, within the reserve.
+    /// Whether cores may go without a setting that was measured: in silence, within the reserve,
+    /// where no saving is about to be measured.
     fn may_rest(&self) -> bool {
-        self.care.is_some() && self.idle.silent(SILENCE)
+        let saves = self.state == State::Stable && self.asked != self.native;
+        self.care.is_some() && self.idle.silent(SILENCE) && !saves
     }
 
     /// What other work takes, of users' requests there being none; the reserve comes on top.
     fn rest(&mut self, signals: &Signals, request: &mut Request) {
+        if self.state == State::Stable {
+            self.state = State::Unstable;
+        }
+        if !std::mem::replace(&mut self.resting, true) {
+            // Nothing was measured of a burst that came and went while the cores came back: the
+            // next one meets all of them.
+            let count = Some(self.windows.count());
+            self.spared = self.rested == count;
+            self.rested = count.filter(|_| !self.spared);
+        }
+        if self.spared && self.state == State::Unstable {
+            return self.set(request, Self::all, "pacer-plus:learning");
+        }
         let (u_max, highest) = (self.params.max_utilisation, self.topology.max_frequency());
         self.each_io_group(|pacer, g| {
             let sensed = signals.groups.get(g);
@@ -326,7 +377,8 @@ impl Pacer {
                 sensed.and_then(|group| Some(utilisation(group)? * f64::from(group.active?)));
             let spec = &pacer.topology.groups[g];
             let wanted = core_adaptor::desired(1.0, work.unwrap_or(f64::INFINITY), u_max);
-            let active = wanted.max(spec.min_cores).clamp(1, spec.cores);
+            let half = pacer.in_force[g].active.div_ceil(2);
+            let active = wanted.max(spec.min_cores).max(half).clamp(1, spec.cores);
             let share = work.map_or(1.0, |work| work / (u_max * f64::from(active)));
             let f = pacer.topology.frequency_at_least(highest * share.min(1.0));
             pacer.ask_active(g, active, request, "pacer-plus:silence");
@@ -347,7 +399,7 @@ impl Pacer {
         } else if self.resume > Nanos::ZERO {
             self.resume(signals.period, request);
         } else if self.windows.add(signals) {
-            if self.windows.l_div() > self.params.unstable_thresh {
+            if self.l_div() > self.params.unstable_thresh {
                 self.memory.acquit();
                 self.enter_unstable(request, "pacer:latency-diverged");
             } else {
@@ -356,12 +408,30 @@ impl Pacer {
         }
     }
 
+    /// Users are back. With care they meet what kept `plf` before, as long as that is trusted; or
+    /// everything, and what was measured with that still counts.
+    fn wake(&mut self, signals: &Signals, request: &mut Request) {
+        let reason = "pacer:user-request";
+        let age = signals.now.saturating_sub(self.learned_at);
+        if self.care.is_none() {
+            self.enter_unstable(request, reason);
+        } else if self.kept != self.native && age < self.trusted_for {
+            (self.state, self.resume) = (State::Stable, RESUME);
+            self.windows.clear();
+            self.set(request, Self::last_kept, reason);
+        } else {
+            self.state = State::Unstable;
+            self.set(request, Self::all, reason);
+        }
+        request.ask_background(BackgroundMode::Normal, reason);
+    }
+
     fn idle(&mut self, signals: &Signals, request: &mut Request) {
         if signals.io.arrived.is_some_and(|n| n > 0) {
-            self.enter_unstable(request, "pacer:user-request");
+            self.wake(signals, request);
         } else if !self.background.resting(signals.background_pending, signals.period) {
             self.set(request, Self::all, "pacer:idle-race");
-        } else if self.may_rest() && self.kept == self.native {
+        } else if self.may_rest() {
             self.rest(signals, request);
         } else {
             self.set(request, Self::last_kept, "pacer:idle-rest");

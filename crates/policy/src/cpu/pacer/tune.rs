@@ -32,7 +32,7 @@ use crate::{GroupSetting, Request};
 
 /// For how long a setting is asked for again. Ours: twice what the guard needs to park a whole
 /// group, half of it every 500 ms.
-const RESUME: Nanos = Nanos::from_secs(2);
+pub(super) const RESUME: Nanos = Nanos::from_secs(2);
 
 /// Loss distance below which steps are too slow: the loss is twice the tolerated one. Ours: what
 /// last kept `plf` comes back at once.
@@ -42,8 +42,7 @@ impl Pacer {
     pub(super) fn enter_stable(&mut self, (now, period): (Nanos, Nanos), request: &mut Request) {
         self.state = State::Stable;
         let l_avg = self.windows.l_avg();
-        let old =
-            self.care.map_or(self.l_baseline, |c| c.mixed(self.l_baseline, &self.windows.ops()));
+        let old = self.mixed(&self.windows.ops());
         let same = (l_avg - old).abs() < self.params.stable_thresh * old;
         if std::mem::take(&mut self.relearning) && same && self.bearable() {
             self.learn(l_avg, now);
@@ -87,7 +86,7 @@ impl Pacer {
     /// Parameter Update, then the adaptors.
     pub(super) fn tune(&mut self, now: Nanos, request: &mut Request) {
         let l_cur = self.windows.l_avg();
-        let calm = self.windows.l_div() < self.params.stable_thresh;
+        let calm = self.l_div() < self.params.stable_thresh;
         let still = self.ceilings.still();
         if self.had(&self.native) && self.windows.unchanged() && calm && still {
             self.learn(l_cur, now);
@@ -125,11 +124,12 @@ impl Pacer {
     /// `loss_cur`, and what it may well be.
     pub(super) fn losses(&mut self, l_cur: f64) -> (f64, f64) {
         let tail = self.tail_loss();
+        let l_div = self.l_div();
         let Some(care) = &mut self.care else {
             let loss = loss::loss_cur(l_cur, self.l_baseline).max(tail);
             return (loss, loss);
         };
-        let high = care.high(l_cur, self.windows.l_div(), self.windows.since_change());
+        let high = care.high(l_cur, l_div, self.windows.since_change());
         let ops = self.windows.ops();
         care.see(high, self.windows.load(), self.l_baseline, &ops);
         let l_baseline = care.baseline(self.l_baseline, &ops);
@@ -148,16 +148,22 @@ impl Pacer {
     }
 
     fn learn(&mut self, l_avg: f64, now: Nanos) {
+        let l_div = self.l_div();
         if let Some(care) = &mut self.care {
             let of = (self.windows.since_change(), self.windows.load());
-            care.learn(l_avg, self.windows.l_div(), of, &self.windows.ops());
+            care.learn(l_avg, l_div, of, &self.windows.ops());
         }
         (self.l_baseline, self.learned_at) = (l_avg, now);
         self.tail_baseline = self.windows.tail();
         self.ceilings.learn();
         let (age, took) = (self.params.baseline_age, self.windows.span());
+        let since = self.learning.take().unwrap_or(now);
         self.trusted_for = match &self.care {
-            Some(care) => care.trusted_for(age, self.params.stable_thresh, took),
+            // Of a load with silences a window or two come with each burst.
+            Some(care) => {
+                let took = took.max(now.saturating_sub(since));
+                care.trusted_for(age, self.params.stable_thresh, took)
+            }
             None => age.max(Nanos(took.0.saturating_mul(LEARNING_SHARE))),
         };
     }

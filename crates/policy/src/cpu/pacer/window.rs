@@ -32,11 +32,12 @@ pub(super) fn utilisation(group: &GroupSignals) -> Option<f64> {
     group.utilisation.filter(|u| (0.0..=1.05).contains(u))
 }
 
-/// Numbers and sums of the latency in ns of reads and of writes.
+/// Numbers, sums of the latency in ns, and bytes of reads and of writes.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Ops {
     pub number: [f64; 2],
     pub latency: [f64; 2],
+    pub bytes: [f64; 2],
 }
 
 impl Ops {
@@ -46,6 +47,8 @@ impl Ops {
         for (op, known) in [io.reads, io.writes].iter().enumerate() {
             if let (Some(n), Some(latency)) = (known.completed, known.mean_latency) {
                 (ops.number[op], ops.latency[op]) = (n as f64, n as f64 * latency.0 as f64);
+                // Where sizes are not known all are one.
+                ops.bytes[op] = known.bytes.unwrap_or(n) as f64;
             }
         }
         ops
@@ -56,10 +59,16 @@ impl Ops {
         (self.number[op] > 0.0).then(|| self.latency[op] / self.number[op])
     }
 
+    /// Mean size of the reads, `op` 0, or of the writes, 1, in bytes.
+    pub fn size(&self, op: usize) -> f64 {
+        self.bytes[op] / self.number[op]
+    }
+
     fn add(&mut self, other: &Self) {
         for op in 0..2 {
             self.number[op] += other.number[op];
             self.latency[op] += other.latency[op];
+            self.bytes[op] += other.bytes[op];
         }
     }
 }
@@ -153,6 +162,8 @@ pub(super) struct Windows {
     filled: usize,
     /// Windows since the last change.
     unchanged: usize,
+    /// All that ever were.
+    count: u64,
 }
 
 impl Windows {
@@ -173,7 +184,13 @@ impl Windows {
             next: 0,
             filled: 0,
             unchanged: 0,
+            count: 0,
         }
+    }
+
+    /// All windows that ever were.
+    pub fn count(&self) -> u64 {
+        self.count
     }
 
     /// Forgets everything: what was measured belongs to another load.
@@ -244,6 +261,7 @@ impl Windows {
         }
         self.next = (self.next + 1) % self.latency.len();
         self.filled = (self.filled + 1).min(self.latency.len());
+        self.count += 1;
         self.unchanged = (self.unchanged + 1).min(self.latency.len());
         self.open.clear();
     }
@@ -305,11 +323,13 @@ impl Windows {
         self.spans.iter().copied().fold(Nanos::ZERO, |sum, span| sum + span)
     }
 
-    /// `l_div`.
-    pub fn l_div(&self) -> f64 {
-        let l_avg = self.l_avg();
-        let off = self.current().map(|window| (self.latency[window] - l_avg).abs()).sum::<f64>();
-        if l_avg > 0.0 { off / self.unchanged as f64 / l_avg } else { 0.0 }
+    /// `l_div`, of latencies as multiples of what is `expected` of a window's reads and writes.
+    pub fn l_div(&self, expected: impl Fn(&Ops) -> f64) -> f64 {
+        let of = |window: usize| self.latency[window] / expected(&self.ops[window]);
+        let count = self.unchanged as f64;
+        let l_avg = self.current().map(of).sum::<f64>() / count;
+        let off = self.current().map(|window| (of(window) - l_avg).abs()).sum::<f64>();
+        if l_avg > 0.0 { off / count / l_avg } else { 0.0 }
     }
 
     /// Useful work of a group in cores (`n_cur · u_cur`), mean over the windows since the last
@@ -360,7 +380,7 @@ mod tests {
         assert!(!windows.add(&period(10, 100, Some(0.2))));
         assert!(windows.add(&period(10, 110, Some(0.3))));
         assert_eq!(windows.l_avg(), 100_000.0);
-        assert!((windows.l_div() - 0.2 / 3.0).abs() < 1e-12);
+        assert!((windows.l_div(|_| 1.0) - 0.2 / 3.0).abs() < 1e-12);
         assert!((windows.work(1).unwrap() - 1.6).abs() < 1e-12);
         assert!(windows.unchanged());
         // Sliding: 90 drops out.
@@ -370,7 +390,7 @@ mod tests {
         windows.changed();
         assert!(!windows.add(&period(10, 500, Some(0.3))), "the period of the change is left out");
         assert!(windows.add(&period(10, 120, Some(0.3))));
-        assert_eq!((windows.l_avg(), windows.l_div()), (120_000.0, 0.0));
+        assert_eq!((windows.l_avg(), windows.l_div(|_| 1.0)), (120_000.0, 0.0));
         assert!(!windows.unchanged());
         assert!(windows.add(&period(10, 140, Some(0.3))));
         assert_eq!(windows.l_avg(), 130_000.0);
@@ -386,7 +406,7 @@ mod tests {
         }
         assert_eq!(windows.l_avg(), 175_000.0);
         assert_eq!(windows.span(), Nanos::from_millis(4500));
-        assert_eq!(windows.l_div(), 0.0);
+        assert_eq!(windows.l_div(|_| 1.0), 0.0);
         assert_eq!(windows.work(0), None);
     }
 

@@ -66,7 +66,12 @@ impl Fluid {
     }
 
     fn cycle(&self, budget: f64, tail: bool) -> Cycle {
-        let limits = Limits { server_budget: Some(Watts(budget)), ..Limits::default() };
+        self.guarded(budget, tail, true)
+    }
+
+    fn guarded(&self, budget: f64, tail: bool, budget_guard: bool) -> Cycle {
+        let server_budget = Some(Watts(budget));
+        let limits = Limits { server_budget, budget_guard, ..Limits::default() };
         let tide = Box::new(Tide::new(&self.topology, tail).unwrap());
         Cycle::new(&self.topology, Box::new(Native), limits).coordinated(tide).unwrap()
     }
@@ -314,17 +319,37 @@ fn one_fault_at_a_time_at_length() {
     no_fault_leads_over_the_budget(0..12_000);
 }
 
+/// Of a server whose meter is silent the model alone says what it draws, with room for what it may
+/// miss: neither the budget is exceeded nor everything held back.
 #[test]
-fn nothing_is_drawn_before_the_meter_is_understood() {
+fn before_the_meter_is_understood_the_model_counts() {
+    for share in [0.9, 1.0, 1.1] {
+        let mut plant = Fluid::new(Nanos::from_secs(1), share, 4096.0);
+        plant.meter = |_| None;
+        let mut cycle = plant.guarded(300.0, false, false);
+        let watts = run(&mut cycle, &mut plant, 100);
+        assert!(watts[1..].iter().all(|watts| *watts < 300.0), "{share}: {watts:?}");
+        assert!(watts[1..].iter().all(|watts| *watts > 225.0), "{share}: {watts:?}");
+        plant.meter = Some;
+        let watts = run(&mut cycle, &mut plant, 30);
+        assert!(watts.iter().all(|watts| *watts < 300.0) && watts[59] > 280.0, "{watts:?}");
+    }
+}
+
+/// Readings that never agree, one of which is beyond the budget, hold the server at the least no
+/// longer than a minute: then the model counts wherever they do not prove the contrary.
+#[test]
+fn readings_that_never_agree_are_not_waited_for_for_ever() {
     let mut plant = Fluid::new(Nanos::from_secs(1), 1.0, 4096.0);
+    plant.demand = 1e9;
+    plant.watts = vec![420.0; 4];
+    let mut cycle = plant.guarded(400.0, false, false);
+    run(&mut cycle, &mut plant, 2);
     plant.meter = |_| None;
-    let mut cycle = plant.cycle(300.0, false);
-    let watts = run(&mut cycle, &mut plant, 30);
-    let least = plant.topology.least_power().unwrap().0;
-    assert!(watts[1..].iter().all(|watts| *watts <= least * 1.01), "{watts:?} of {least}");
-    plant.meter = Some;
-    let watts = run(&mut cycle, &mut plant, 30);
-    assert!(watts.iter().all(|watts| *watts < 300.0) && watts[59] > 280.0, "{watts:?}");
+    let watts = run(&mut cycle, &mut plant, 50);
+    assert!(watts[99] < 230.0, "{watts:?}");
+    let watts = run(&mut cycle, &mut plant, 20);
+    assert!(watts[39] > 280.0 && watts[39] < 400.0, "{watts:?}");
 }
 
 /// A load of large requests is stopped for part of the time where that serves more bytes, unless a
@@ -358,17 +383,28 @@ fn a_burst_meets_limits_that_are_there_before() {
     assert!(plant.served > 5e9, "{} B/s", plant.served);
 }
 
+/// Whatever the meter tells, if anything, and however small requests are.
 #[test]
 fn a_budget_that_binds_nothing_limits_nothing() {
+    type Meter = fn(f64) -> Option<f64>;
+    let meters: [Meter; 4] = [Some, |_| None, |watts| Some(watts / 2.0), |watts| Some(watts * 1.5)];
+    for (meter, size) in
+        meters.iter().flat_map(|meter| [512.0, 4096.0, 131_072.0].map(|s| (meter, s)))
+    {
+        let mut plant = Fluid::new(Nanos::from_secs(1), 1.0, size);
+        (plant.meter, plant.demand) = (*meter, 4e9);
+        let mut cycle = plant.guarded(900.0, false, false);
+        for _ in 0..240 {
+            cycle.step(&mut plant);
+            let (given, group) = (&plant.given, plant.given.group(0));
+            assert_eq!((group.active, group.frequency), (8, plant.topology.max_frequency()));
+            assert!(given.core_limit.at(0).given.is_none(), "{size}");
+            assert!(given.write_rate.values().all(|rate| rate.is_none()), "{size}");
+        }
+    }
     let mut plant = Fluid::new(Nanos::from_secs(1), 1.0, 4096.0);
-    let mut cycle = plant.cycle(900.0, false);
-    let free = {
-        let mut plant = Fluid::new(Nanos::from_secs(1), 1.0, 4096.0);
-        let mut cycle = Cycle::new(&plant.topology, Box::new(Native), Limits::default());
-        run(&mut cycle, &mut plant, 5)[9]
-    };
-    let watts = run(&mut cycle, &mut plant, 60);
-    assert!((watts[119] / free - 1.0).abs() < 0.002, "{} of {free} W", watts[119]);
+    let mut cycle = plant.cycle(330.0, false);
+    run(&mut cycle, &mut plant, 60);
     cycle.set_server_budget(None);
     run(&mut cycle, &mut plant, 1);
     assert!(plant.given.core_limit.at(0).given.is_none());

@@ -29,10 +29,24 @@ pub(super) struct Stack {
     returned: HashSet<(Device, u64, u64)>,
     /// Issues that are those of such requests.
     reissued: u64,
+    /// What each process queued last on each device.
+    last: HashMap<u32, Vec<Queued>>,
+    /// Arrivals that are the rest of a request that was split.
+    rests: u64,
+}
+
+/// Sectors of a device, and where the rest of them begins if they were split.
+struct Queued {
+    device: Device,
+    start: u64,
+    end: u64,
+    rest: Option<u64>,
 }
 
 /// Devices that are kept in mind, and remapped or returned requests on their way.
 const MOST: usize = 4096;
+/// Devices of one process of which the last request is kept in mind.
+const MOST_OF_PROCESS: usize = 16;
 
 impl Stack {
     /// The action that is the arrival of a request.
@@ -64,6 +78,10 @@ impl Stack {
         if !self.seen.contains(device) && self.seen.len() < MOST {
             self.seen.insert(device.into());
         }
+        if !self.by_issue && self.is_rest(device, process, sector, sector + bytes / SECTOR) {
+            self.rests += 1;
+            return false;
+        }
         let Some(above) = self.arrived(place(device, process, sector, bytes)) else { return true };
         *self.again.entry((device.into(), above)).or_default() += 1;
         false
@@ -84,11 +102,42 @@ impl Stack {
         None
     }
 
+    /// Whether what a process queues is the rest of what it queued before and was split: Linux
+    /// 4.3 to 4.11 trace that once more.
+    fn is_rest(&mut self, device: &[u8], process: u32, start: u64, end: u64) -> bool {
+        if self.last.len() == MOST && !self.last.contains_key(&process) {
+            self.last.clear();
+        }
+        let all = self.last.entry(process).or_default();
+        let Some(last) = all.iter_mut().find(|last| *last.device == *device) else {
+            if all.len() == MOST_OF_PROCESS {
+                all.clear();
+            }
+            all.push(Queued { device: device.into(), start, end, rest: None });
+            return false;
+        };
+        let is_rest = last.rest == Some(start) && last.end == end;
+        (last.start, last.end, last.rest) = (start, end, None);
+        is_rest
+    }
+
+    /// `W 0 / 1024`: what begins at the first number was cut at the second.
+    fn split(&mut self, device: &[u8], process: u32, mut columns: Columns<'_>) {
+        let Some((start, at)) = extent(&mut columns) else { return };
+        let all = self.last.get_mut(&process).into_iter().flatten();
+        for last in all.filter(|last| *last.device == *device) {
+            if last.start <= start && at < last.end {
+                last.rest = Some(at);
+            }
+        }
+    }
+
     /// Takes note of an event that is no arrival.
     pub(super) fn see(&mut self, device: &[u8], process: u32, action: &[u8], columns: Columns<'_>) {
         match action {
             b"A" => self.remapped(device, process, columns),
             b"R" if self.by_issue => self.returned(device, columns),
+            b"X" => self.split(device, process, columns),
             _ => {}
         }
     }
@@ -130,6 +179,13 @@ impl Stack {
             notes.push(format!(
                 "{} issues (D) are not counted: their requests were returned (R) and issued again",
                 self.reissued
+            ));
+        }
+        if self.rests > 0 {
+            notes.push(format!(
+                "{} queue events (Q) are not counted: they are the rest of requests that were \
+                 split (X)",
+                self.rests
             ));
         }
         for ((device, above), count) in &self.again {

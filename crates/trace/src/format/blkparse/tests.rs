@@ -4,6 +4,42 @@ use super::*;
 use crate::{OpenOptions, Source, open_bytes};
 use ebb_policy::units::Nanos;
 
+/// Linux 4.3 to 4.11 queue the rest of a split request once more, newer ones do not.
+#[test]
+fn the_rest_of_a_split_request_counts_once() {
+    let mut parser = Blkparse::default();
+    let mut requests = |lines: &[&str]| {
+        let line = |line: &&str| parser.line(format!("8,0 1 1 0.0 {line} [dd]").as_bytes());
+        lines.iter().map(line).filter(|line| matches!(line, Ok(Line::Request(_)))).count()
+    };
+    let split = ["9 Q W 0 + 2048", "9 X W 0 / 512", "9 Q W 512 + 1536"];
+    let again = ["9 X W 512 / 1024", "9 Q W 1024 + 1024", "9 D W 0 + 512"];
+    assert_eq!(requests(&[&split[..], &again[..]].concat()), 1);
+    assert_eq!(requests(&["9 Q W 1024 + 1024"]), 1, "later the same place is another request");
+    let mut on_parts = |device: &str, event: &str| {
+        let line = format!("{device} 1 1 0.0 {event} [dd]");
+        usize::from(matches!(parser.line(line.as_bytes()), Ok(Line::Request(_))))
+    };
+    let volume = on_parts("253,0", "7 Q W 0 + 16") + on_parts("253,0", "7 X W 0 / 8");
+    let parts = on_parts("8,0", "7 A W 64 + 8 <- (253,0) 0") + on_parts("8,0", "7 Q W 64 + 8");
+    assert_eq!((volume, parts, on_parts("253,0", "7 Q W 8 + 8")), (1, 0, 0));
+    let mut requests = |lines: &[&str]| {
+        let line = |line: &&str| parser.line(format!("8,0 1 1 0.0 {line} [dd]").as_bytes());
+        lines.iter().map(line).filter(|line| matches!(line, Ok(Line::Request(_)))).count()
+    };
+    assert_eq!(requests(&["9 Q W 0 + 16", "9 X W 0 / 8", "9 Q R 8 + 16", "8 Q W 8 + 8"]), 3);
+    assert!(parser.notes()[0].starts_with("3 queue events (Q) are not counted"));
+}
+
+#[test]
+fn totals_of_processes_end_the_events() {
+    let mut parser = Blkparse::default();
+    assert!(parser.line(b"a (1)").is_err(), "before any event");
+    for line in ["8,0 1 1 0.0 9 Q W 0 + 8 [dd]", "kjournald (697)", " Reads Queued: 1, 4KiB"] {
+        assert!(parser.line(line.as_bytes()).is_ok(), "{line}");
+    }
+}
+
 #[test]
 fn queue_events_are_the_arrivals() {
     let text = "\

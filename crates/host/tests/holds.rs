@@ -1,0 +1,83 @@
+//! What the operator holds, where others have limits of their own.
+
+use ebb_host::{Holds, Leave, Stated};
+use ebb_policy::units::Nanos;
+
+use crate::acting::{Bench, changed};
+use crate::real::server;
+use crate::tree::intel;
+
+/// `n/a` is no wake-up at all, 0 any (`pm_qos_resume_latency_us_show`): the first is the strictest
+/// limit of all, and what others have set so is kept.
+#[test]
+fn a_longest_wake_up_is_never_longer_than_found_or_asked() {
+    let file = |cpu| format!("sys/devices/system/cpu/cpu{cpu}/power/pm_qos_resume_latency_us");
+    let held = |asked: Nanos, raise_limits: bool| {
+        let tree = intel();
+        for cpu in 0..16 {
+            tree.put(&file(cpu), ["n/a", "0", "20", "500"][cpu % 4]);
+        }
+        let before = tree.settings();
+        let holds = Holds { cpu_latency: Some(asked), ..Holds::default() };
+        let (machine, stated) = (tree.machine(), Stated { raise_limits, ..Stated::default() });
+        let mut places = holds.places(&machine).unwrap();
+        let said = if raise_limits { Vec::new() } else { places.keep_limits(&machine) };
+        let mut bench = Bench::stated(tree, &stated, Leave::Restore, places);
+        bench.apply(&bench.request());
+        let now = [0, 1, 2, 3].map(|cpu| bench.tree.get(&file(cpu)));
+        bench.restore();
+        let after = changed(&bench.tree, &before);
+        assert!(!after.iter().any(|one| one.contains("pm_qos")), "{after:?}");
+        (now, said.into_iter().map(|one| one.text).collect::<Vec<_>>())
+    };
+    let (now, said) = held(Nanos::from_micros(100), false);
+    assert_eq!(now, ["n/a", "100", "20", "100"]);
+    assert_eq!(said.len(), 8);
+    assert!(said[0].starts_with("it is 'n/a', below '100': it is kept"), "{said:?}");
+    for asked in [0, 400] {
+        assert_eq!(held(Nanos(asked), false), (["n/a"; 4].map(str::to_owned), Vec::new()));
+    }
+    assert_eq!(held(Nanos(1_900), true).0, ["1"; 4]);
+}
+
+/// The kernel stops a disk by a command, which a LUN hands on to an array that others use.
+#[test]
+fn only_disks_of_this_server_are_told_to_stop() {
+    let tree = server(1);
+    tree.scsi(
+        "sda",
+        "pci0000:00/0000:00:17.0/ata1/host0/target0:0:0/0:0:0:0",
+        "ATA",
+        "ST18000NM000J-2T",
+    );
+    tree.scsi("sdb", "platform/host6/session1/target6:0:0/6:0:0:0", "NETAPP", "LUN C-Mode");
+    let lun = "pci0000:00/0000:00:05.0/host7/rport-7:0-0/target7:0:0/7:0:0:1";
+    tree.scsi("sdc", lun, "PURE", "FlashArray");
+    let usb = "pci0000:00/0000:00:14.0/usb2/2-1/2-1:1.0/host9/target9:0:0/9:0:0:0";
+    tree.scsi("sdd", usb, "WD", "My Book 25EE");
+    tree.scsi(
+        "sde",
+        "pci0000:00/0000:00:01.0/host1/target1:2:0/1:2:0:0",
+        "DELL",
+        "PERC H740P Mini",
+    );
+    for name in ["sda", "sdb", "sdc", "sdd", "sde"] {
+        tree.marks(name, &format!("naa.{name}"), name);
+    }
+    let holds =
+        |standby| Holds { disk_standby: Some(Nanos::from_secs(standby)), ..Holds::default() };
+    let held = holds(600).places(&tree.machine()).unwrap();
+    assert!(held.constant.iter().all(|hold| hold.place.is_named("naa.sda")), "{held:?}");
+    assert_eq!(held.constant.len(), 2);
+    let left: Vec<_> = held.left.iter().map(|one| one.place.to_string()).collect();
+    assert_eq!(left, ["/sys/block/sdb", "/sys/block/sdc", "/sys/block/sdd", "/sys/block/sde"]);
+    assert!(held.left[0].text.contains("not on SATA or SAS"), "{held:?}");
+    assert!(held.left[3].text.contains("it is a volume of a RAID"), "{held:?}");
+    std::fs::remove_file(tree.path().join("sys/block/sda")).unwrap();
+    let error = holds(600).places(&tree.machine()).unwrap_err();
+    assert!(error.contains("disk_standby: it is not on SATA or SAS"), "{error}");
+    assert!(error.contains("/sys/block/sdb"), "{error}");
+    assert_eq!(holds(600).places(&server(1).machine()).unwrap().constant, []);
+    let error = holds(1).check().unwrap_err();
+    assert!(error.contains("write 60 s or more"), "{error}");
+}

@@ -1,0 +1,123 @@
+//! Which setting of the cores serves most of those that fit.
+
+use super::cpu::Point;
+use super::{ENOUGH, GROWTH, LARGE, SHARED, SPARE, STOPS, Tide, WORTH};
+
+impl Tide {
+    /// Joules of a byte, in the mean of what is moved now.
+    pub(super) fn joules(&self) -> f64 {
+        let sum = |way: usize| self.traffic.iter().map(|drive| drive[way]).sum::<f64>();
+        let (read, written) = (sum(0), sum(1));
+        let bytes = read / self.model.read + written / self.model.write;
+        if bytes > 0.0 { (read + written) / bytes } else { self.model.write }
+    }
+
+    /// Bytes a second that users need: no more than they may grow to by the next turn, unless they
+    /// are held back; where not even that fits, a little more than now. And what best effort leaves
+    /// of that to them: what it moves they may take at once.
+    fn needs(&self, joules: f64) -> [(f64, f64); 3] {
+        let all = self.traffic.iter().flatten().sum::<f64>() / joules;
+        let rest = self.rest.map_or(0.0, |rest| rest.load.bytes).min(all);
+        // Best effort gives way before users are held back.
+        if self.limited && rest <= SPARE * all {
+            return [(f64::INFINITY, f64::INFINITY); 3];
+        }
+        let users = all - rest;
+        let (grown, enough) = (GROWTH * users, ENOUGH * users);
+        // More than all cores can serve is not needed.
+        let most = self.cpu.points.last().map_or(0.0, |all| self.cpu.serves(all, self.load.size));
+        let spare = (SPARE * self.allowed / joules - rest).min(most);
+        [(grown.max(spare), grown), (grown, grown), (enough, enough)]
+    }
+
+    /// Bytes a second of best effort that a point leaves room for beside `users`.
+    fn leaves(&self, point: &Point, users: f64, joules: f64) -> f64 {
+        let Some(rest) = self.rest else { return 0.0 };
+        let users = if self.binds() { users } else { self.drawn(point) / joules };
+        let watts = (self.room(point) / joules - users).max(0.0);
+        let wanted = (GROWTH * rest.load.bytes).max(SPARE * self.allowed / joules);
+        let most = wanted.min(rest.ceiling);
+        watts.min(self.cpu.leaves(point, self.load, rest.load.size)).min(most)
+    }
+
+    /// The point to take, the watts that it leaves for traffic, and the bytes a second that it
+    /// leaves to best effort; the least with none where none fits.
+    pub(super) fn choose(&self) -> (usize, f64, f64) {
+        let joules = self.joules();
+        let mut found = None;
+        for (needed, users) in self.needs(joules) {
+            let best = self.best(needed, users, joules);
+            found = best.map(|(at, served)| (at, served, users));
+            if found.is_none_or(|(_, served, _)| served >= needed) {
+                break;
+            }
+        }
+        let Some((at, _, users)) = found else { return (0, 0.0, 0.0) };
+        let point = &self.cpu.points[at];
+        (at, self.room(point), self.leaves(point, users, joules))
+    }
+
+    /// Of the points that fit the one that serves most bytes a second up to `needed`, each for so
+    /// many `joules`, and what it serves; of those that serve as much the one with the shortest
+    /// latency, or all cores, which need no limit.
+    fn best(&self, needed: f64, users: f64, joules: f64) -> Option<(usize, f64)> {
+        let points = &self.cpu.points;
+        let stops = !self.tail && self.load.size >= LARGE;
+        let may = |point: &Point| stops || point.time == 1.0;
+        let value = |point: &Point| {
+            let room = self.room(point);
+            let moves = if self.binds() { room / joules } else { f64::INFINITY };
+            let served = self.cpu.serves(point, self.load.size).min(moves).min(needed);
+            let counts = if point.time < 1.0 { 1.0 - STOPS } else { 1.0 };
+            (room >= self.drawn(point)).then_some(served * counts)
+        };
+        let latency = |point: &Point| self.cpu.latency(point, self.load);
+        let leaves = |point: &Point| self.leaves(point, users, joules);
+        let is_quicker = |a: &Point, b: &Point| match (latency(a), latency(b)) {
+            (a, b) if a.min(b) < f64::INFINITY => a < b,
+            _ => self.cpu.serves(a, self.load.size) > self.cpu.serves(b, self.load.size),
+        };
+        let of = |may: &dyn Fn(&Point) -> bool| {
+            let mut best: Option<(usize, f64)> = None;
+            for (at, point) in points.iter().enumerate() {
+                let Some(served) = value(point).filter(|_| may(point)) else { continue };
+                let is_better = |(best, most): (usize, f64)| {
+                    served > most || served == most && is_quicker(point, &points[best])
+                };
+                if best.is_none_or(is_better) {
+                    best = Some((at, served));
+                }
+            }
+            best
+        };
+        let all = points.len() - 1;
+        let is_enough = value(&points[all]).is_some_and(|served| served >= needed);
+        let (mut at, most) = match is_enough {
+            true => (all, needed),
+            false => of(&may).or_else(|| of(&|_| true))?,
+        };
+        // Best effort may cost users a little time.
+        let longest = latency(&points[at]) + SHARED * self.mean;
+        let near = 1.0 - WORTH;
+        let serves =
+            |point: &Point| value(point).filter(|_| may(point) && latency(point) <= longest);
+        if self.rest.is_some() {
+            let mut left = leaves(&points[at]);
+            for (other, point) in points.iter().enumerate() {
+                let own = leaves(point);
+                if own * near > left && serves(point).is_some_and(|served| served >= most) {
+                    (at, left) = (other, own);
+                }
+            }
+        }
+        // Another one must be worth the move.
+        let present = &points[self.point];
+        let stays = match serves(present) {
+            Some(served) if served < most * near => false,
+            Some(_) if leaves(present) < leaves(&points[at]) * near => false,
+            Some(_) => most < needed || latency(present) * near <= latency(&points[at]),
+            None => false,
+        };
+        Some((if stays { self.point } else { at }, most))
+    }
+}
