@@ -131,6 +131,9 @@ pub struct Config {
     pub health: Option<Arc<dyn Health>>,
 }
 
+/// Concurrent controllers, by default.
+pub const CONTROLLERS: u16 = 256;
+
 impl Config {
     /// A subsystem with the defaults of `ebb serve`, open to any host.
     #[must_use]
@@ -145,7 +148,7 @@ impl Config {
             allowed_hosts: None,
             authentication: None,
             tls: None,
-            max_controllers: 256,
+            max_controllers: CONTROLLERS,
             max_io_queues: 64,
             max_queue_depth: 128,
             max_transfer: 128 << 10,

@@ -46,8 +46,8 @@ pub use allowance::{Allowed, LEAST_BYTES_PER_SECOND, LEAST_IOPS};
 pub use auth::{Authentication, Failure, Greeting, Keys, Rules, Secrets, Tally, TlsKeys, Wake};
 pub(crate) use config::MAX_QUEUE_DEPTH;
 pub use config::{
-    Condition, Config, ConfigError, Health, MAX_NAMESPACES, MAX_POWER_STATES, Namespace,
-    PowerControl, PowerState, check_nqn,
+    CONTROLLERS, Condition, Config, ConfigError, Health, MAX_NAMESPACES, MAX_POWER_STATES,
+    Namespace, PowerControl, PowerState, check_nqn,
 };
 pub(crate) use connect::ADMIN_DEPTH;
 pub use connect::{Connected, Refusal};

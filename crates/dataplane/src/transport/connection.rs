@@ -17,6 +17,7 @@ use zerocopy::{FromBytes, IntoBytes};
 use super::Limits;
 use super::commands::{Commands, STREAM};
 use super::context::Context;
+use super::ledger::Kinds;
 use super::receive::{Receiver, Stage};
 use super::secure::Identified;
 use super::send::Sender;
@@ -311,9 +312,10 @@ impl Connection {
         Ok(())
     }
 
-    /// Once in a while: answers that became ready by themselves, and what is overdue. `is_short`:
-    /// somebody waits for buffers. Returns false when the connection must be closed at once.
-    pub fn tick(&mut self, is_short: bool, context: &mut Context<'_>) -> bool {
+    /// Once in a while: answers that became ready by themselves, and what is overdue while others
+    /// are owed buffers of the kinds `owed`. Returns false when the connection must be closed at
+    /// once.
+    pub fn tick(&mut self, owed: Kinds, context: &mut Context<'_>) -> bool {
         let (now, limits) = (context.now, context.limits);
         if self.phase == Phase::Ready && !self.commands.tick(&mut self.sender, context) {
             self.finish(context);
@@ -329,7 +331,11 @@ impl Connection {
         };
         let is_filling = matches!(self.sink, Sink::Slot(..));
         let holds = self.sender.buffers() > 0 || self.commands.expects_data() || is_filling;
-        let patience = if is_short && holds { limits.patience } else { limits.stall };
+        let patience = if holds {
+            context.ledger.patience(context.number, self.is_io(), owed, limits)
+        } else {
+            limits.stall
+        };
         let sooner = limits.stall.saturating_sub(patience);
         // Not for what we left untaken ourselves.
         let owed = self.commands.waiting(now).min(now.saturating_sub(self.held));

@@ -39,6 +39,9 @@ const TURN_ALONE: u32 = 1 << 20;
 const TURN: u32 = 64 << 10;
 /// Time between looks at deadlines.
 const TICK: Nanos = Nanos::from_millis(500);
+/// The same while commands wait for buffers: who waits for what somebody keeps is to have it within
+/// a second.
+const SHORT_TICK: Nanos = Nanos::from_millis(125);
 /// Connections of one group: what their place in a tag holds.
 const MOST_PEERS: usize = 1 << 16;
 
@@ -267,6 +270,9 @@ impl<N: Network> Group<N> {
         let waits = context.host.waiting();
         self.left += peer.connection.left();
         self.hosts.changed(waited, waits);
+        if waits > waited {
+            self.next_tick = self.next_tick.min(now + SHORT_TICK);
+        }
         if !peer.is_dirty {
             peer.is_dirty = true;
             self.dirty.push(index);

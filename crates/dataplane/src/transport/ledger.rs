@@ -7,16 +7,25 @@
 //! the device has nothing to do or does something. What a stalled device holds is not its hosts'
 //! doing: it counts for what they ask of that device, not for what they ask of others. Nobody
 //! overtakes a command of the same host for the same namespace that waits for the same kind.
+//!
+//! So many hosts may come at once that this quarter is gone, too. Then all that a host holds beyond
+//! its one is a loan, and called back ([`Ledger::patience`]).
 
 use std::io;
 
+use ebb_policy::units::Nanos;
+
 use super::Limits;
+use crate::controller::{ADMIN_IN_CAPSULE, CONTROLLERS};
 use crate::device::{Buffer, Pool};
 
 /// Bytes of a list of ranges (NVM 3.2.3: 256 of 16 bytes).
 const LIST: usize = 4096;
-/// Buffers for answers to admin commands.
-const ADMIN: u32 = 32;
+/// Buffers for small answers to admin commands: every host that there may be can have one.
+const ADMIN: u32 = 512;
+const _: () = assert!(ADMIN > CONTROLLERS as u32);
+/// Those for large ones.
+const LOGS: u32 = 16;
 /// The part of the buffers of a kind that is for hosts who hold none.
 const APART: u32 = 4;
 
@@ -31,13 +40,30 @@ pub(super) enum Kind {
     Capsule,
     /// Ranges of a long command: the device, many times.
     List,
-    /// An answer to an admin command: the host.
+    /// A small answer to an admin command, as those of Identify: the host.
     Admin,
+    /// A larger one: the host.
+    Log,
 }
 
 impl Kind {
-    pub const ALL: [Self; 4] = [Self::Data, Self::Capsule, Self::List, Self::Admin];
+    pub const COUNT: usize = 5;
+    pub const ALL: [Self; Self::COUNT] =
+        [Self::Data, Self::Capsule, Self::List, Self::Admin, Self::Log];
+
+    /// Of an answer of so many bytes to an admin command.
+    pub fn of_answer(length: u32) -> Self {
+        if length <= ADMIN_IN_CAPSULE { Self::Admin } else { Self::Log }
+    }
+
+    /// Whether the commands of an I/O queue take it, or those of an admin queue.
+    fn is_for_io(self) -> bool {
+        !matches!(self, Self::Admin | Self::Log)
+    }
 }
+
+/// Some kinds, by their order.
+pub(super) type Kinds = [bool; Kind::COUNT];
 
 /// The lane of admin commands; those of namespaces follow, in their order.
 pub(super) const ADMIN_LANE: usize = 0;
@@ -62,10 +88,17 @@ pub(super) struct Load {
     pub is_silent: bool,
 }
 
+impl Load {
+    /// It has nothing to do or does something.
+    fn is_at_work(self) -> bool {
+        !self.is_stalled && !self.is_silent
+    }
+}
+
 /// The buffers of a group.
 #[derive(Debug)]
 pub(super) struct Ledger {
-    pools: [Pool; 4],
+    pools: [Pool; Kind::COUNT],
     /// Namespaces there may be, and one.
     lanes: usize,
 }
@@ -78,8 +111,8 @@ impl Ledger {
     pub fn new(limits: &Limits, namespaces: usize) -> io::Result<Self> {
         let size = |kind| Self::size(limits, kind);
         let pool = |kind| Pool::new(size(kind).0, size(kind).1);
-        let [data, capsule, list, admin] = Kind::ALL.map(pool);
-        Ok(Self { pools: [data?, capsule?, list?, admin?], lanes: namespaces + 1 })
+        let [data, capsule, list, admin, log] = Kind::ALL.map(pool);
+        Ok(Self { pools: [data?, capsule?, list?, admin?, log?], lanes: namespaces + 1 })
     }
 
     /// Buffers of a kind, and bytes of each.
@@ -88,7 +121,8 @@ impl Ledger {
             Kind::Data => (limits.buffers, limits.buffer()),
             Kind::Capsule => (limits.buffers, limits.in_capsule.max(1) as usize),
             Kind::List => (limits.buffers, LIST),
-            Kind::Admin => (ADMIN, limits.buffer()),
+            Kind::Admin => (ADMIN, ADMIN_IN_CAPSULE as usize),
+            Kind::Log => (LOGS, limits.buffer()),
         }
     }
 
@@ -117,21 +151,44 @@ impl Ledger {
     /// Whether `account` may have `count` more buffers of a kind; `loads` are those of the lanes in
     /// use.
     pub fn may(&self, kind: Kind, account: Account, count: u32, loads: &[Load]) -> bool {
-        let first = self.accounts(account.host).start;
-        let accounts = first..first + loads.len() as u32;
-        let counts = |one| {
-            let lane = (one - first) as usize;
-            lane == account.lane || loads.get(lane).is_none_or(|load| !load.is_stalled)
-        };
-        let (left, held) = self.pools[kind as usize].charged(accounts, counts);
+        let (left, held) = self.charged(kind, account, loads);
         let load = loads.get(account.lane).copied().unwrap_or_default();
         let all = self.pools[kind as usize].count();
         let is_alone = left + held == all;
         let shared = if is_alone { left } else { left.saturating_sub(all / APART) };
         let shares = |held| held == 0 || held < shared;
-        let is_sparing = held == 0 && !load.is_stalled && !load.is_silent;
         let may = shared >= count && shares(held) && shares(load.under_way);
-        may || is_sparing && left >= count
+        may || held == 0 && load.is_at_work() && left >= count
+    }
+
+    /// Whether `account` is owed its one buffer of a kind: its host holds none, and the device has
+    /// nothing to do or does something.
+    pub fn owes(&self, kind: Kind, account: Account, loads: &[Load]) -> bool {
+        let load = loads.get(account.lane).copied().unwrap_or_default();
+        load.is_at_work() && self.charged(kind, account, loads).1 == 0
+    }
+
+    /// Buffers of a kind that nobody holds, and those that count for what `account` asks.
+    fn charged(&self, kind: Kind, account: Account, loads: &[Load]) -> (u32, u32) {
+        let first = self.accounts(account.host).start;
+        let counts = |one| {
+            let lane = (one - first) as usize;
+            lane == account.lane || loads.get(lane).is_none_or(|load| !load.is_stalled)
+        };
+        self.pools[kind as usize].charged(first..first + loads.len() as u32, counts)
+    }
+
+    /// How long a host may make us wait in its I/O queues, or its admin queue, while others are
+    /// owed buffers of `kinds` and there are none.
+    pub fn patience(&self, host: usize, is_io: bool, kinds: Kinds, limits: &Limits) -> Nanos {
+        let its = Kind::ALL.into_iter().filter(|kind| kind.is_for_io() == is_io);
+        let short = its.filter(|kind| kinds[*kind as usize]);
+        let held = short.map(|kind| self.held(kind, host)).max();
+        match held.unwrap_or(0) {
+            0 => limits.stall,
+            1 => limits.patience,
+            _ => limits.recall,
+        }
     }
 
     /// Takes a buffer for `account`.
@@ -142,7 +199,11 @@ impl Ledger {
 
     /// Buffers that a host holds.
     pub fn held_by(&self, host: usize) -> u32 {
-        self.pools.iter().map(|pool| pool.charged(self.accounts(host), |_| true).1).sum()
+        Kind::ALL.into_iter().map(|kind| self.held(kind, host)).sum()
+    }
+
+    fn held(&self, kind: Kind, host: usize) -> u32 {
+        self.pools[kind as usize].charged(self.accounts(host), |_| true).1
     }
 }
 

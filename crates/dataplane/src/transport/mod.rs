@@ -51,8 +51,10 @@ pub struct Limits {
     /// Time in which a PDU, once begun, must end, data that was asked for must come, and what was
     /// sent must be taken.
     pub stall: Nanos,
-    /// The same for a connection that holds buffers while another waits for one.
+    /// The same for a host that holds one buffer while another is owed one and there is none.
     pub patience: Nanos,
+    /// The same for a host that holds more than one.
+    pub recall: Nanos,
     /// Buffers of each kind for each group, four at least; those for data of `max_transfer` bytes.
     pub buffers: u32,
     /// A device that has requests and completes none for so long is stalled.
@@ -71,6 +73,7 @@ impl Default for Limits {
             handshake: Nanos::from_secs(5),
             stall: Nanos::from_secs(30),
             patience: Nanos::from_secs(5),
+            recall: Nanos::from_millis(500),
             buffers: 256,
             silence: Nanos::from_millis(500),
             secure: false,

@@ -100,7 +100,7 @@ impl Slot {
             _ if self.length == 0 => None,
             None => {
                 let matters = self.state != State::Receiving || takes_data(&self.sqe);
-                matters.then_some((Kind::Admin, 1))
+                matters.then_some((Kind::of_answer(self.length), 1))
             }
             Some(Plan::Compare { .. }) => Some((data, 2)),
             Some(Plan::Deallocate { .. }) => Some((Kind::List, 1)),

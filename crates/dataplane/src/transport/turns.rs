@@ -18,7 +18,7 @@ const SLICES: u32 = 4;
 #[derive(Debug, Default)]
 struct Lane {
     /// For a buffer, by its kind, oldest first.
-    starved: [VecDeque<u64>; 4],
+    starved: [VecDeque<u64>; Kind::COUNT],
     /// Long commands for their next slice.
     long: VecDeque<u64>,
     slices: u32,

@@ -129,6 +129,7 @@ impl World {
             handshake: Nanos::from_secs(5),
             stall: Nanos::from_secs(10),
             patience: Nanos::from_secs(2),
+            recall: Nanos::from_secs(1),
             buffers: [16, 64, 256][random.random_range(0..3)],
             silence: Nanos(pace * SILENCE),
             secure: false,

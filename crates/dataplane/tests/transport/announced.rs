@@ -139,6 +139,18 @@ struct Attacker {
 
 impl Attacker {
     fn begin(server: &Server, name: &str, nsid: u32, blocks: u64, attack: Attack) -> Self {
+        Self::with(server, name, QUEUES, |peer, cid, most| {
+            attack.command(peer, cid, nsid, most, blocks)
+        })
+    }
+
+    /// On so many queues.
+    fn with(
+        server: &Server,
+        name: &str,
+        queues: u16,
+        command: impl Fn(&Peer, u16, &Announced) -> Vec<u8>,
+    ) -> Self {
         let mut host = Host::named(&format!("nqn.2026-11.org.example:{name}"));
         let (mut admin, id) = Peer::enabled(server, &host, Digests::default());
         let most = Announced::ask(&mut admin);
@@ -146,11 +158,11 @@ impl Attacker {
         let begin = |queue| {
             let (peer, _) = Peer::joined_as(server, &host, queue, id, Digests::default());
             let commands = 0..most.entries;
-            let commands = commands.map(|cid| attack.command(&peer, cid, nsid, &most, blocks));
+            let commands = commands.map(|cid| command(&peer, cid, &most));
             peer.push(&commands.collect::<Vec<_>>().concat());
             peer
         };
-        let queues: Vec<_> = (1..=QUEUES).map(begin).collect();
+        let queues: Vec<_> = (1..=queues).map(begin).collect();
         Self { _connections: queues.into_iter().chain([admin]).collect() }
     }
 }
@@ -226,7 +238,7 @@ fn many_who_give_nothing_back_stop_no_other() {
     let hung = (0..MANY).map(|_| Gate::before("ram:4MiB,block=512B", |_| true).0);
     devices.extend(hung.map(|gate| gate as Arc<dyn Device>));
     let ever = Nanos::from_secs(3600);
-    let limits = Limits { patience: ever, stall: ever, ..Limits::default() };
+    let limits = Limits { patience: ever, recall: ever, stall: ever, ..Limits::default() };
     let server = Server::of_all(devices, Limits { silence: Nanos::from_millis(50), ..limits });
     let begin = |name: &str, at: u32, nsid: u32, attack: Attack| {
         Attacker::begin(&server, &format!("{name}{at}"), nsid, 2048, attack)
@@ -242,16 +254,47 @@ fn many_who_give_nothing_back_stop_no_other() {
             ..Host::named(&format!("nqn.2026-11.org.example:stranger{at}"))
         };
         let (peer, _) = Peer::enabled(&server, &host, Digests::default());
-        let log = |cid| {
-            let mut sqe = transfer(admin::GET_LOG_PAGE, cid, 0, 1, sgl::TRANSPORT);
-            sqe.sgl_length = (128 << 10).into();
-            sqe.set_cdw(10, 0x70 | 0x7fff << 16);
-            peer.capsule(sqe, &[])
-        };
-        peer.push(&(1..30).map(log).collect::<Vec<_>>().concat());
+        let logs = (1..30).map(|cid| log(&peer, cid, 0x70, 128 << 10));
+        peer.push(&logs.collect::<Vec<_>>().concat());
         peer
     };
     let _strangers: Vec<_> = (0..40).map(ask).collect();
+    is_served(&server);
+}
+
+/// Get Log Page.
+fn log(peer: &Peer, cid: u16, page: u32, bytes: u32) -> Vec<u8> {
+    let mut sqe = transfer(admin::GET_LOG_PAGE, cid, 0, 1, sgl::TRANSPORT);
+    sqe.sgl_length = bytes.into();
+    sqe.set_cdw(10, page | (bytes / 4 - 1) << 16);
+    peer.capsule(sqe, &[])
+}
+
+/// More of them than there are buffers for those who hold none. Who holds no more than one of a
+/// kind is left alone.
+#[test]
+fn more_hosts_than_buffers_stop_no_other() {
+    const MANY: u32 = 150;
+    let ever = Nanos::from_secs(3600);
+    let begin = |server: &Server, at: u32, queues, attack: Attack| {
+        Attacker::with(server, &format!("{attack:?}{at}"), queues, |peer, cid, most| {
+            attack.command(peer, cid, RAM, most, 2048)
+        })
+    };
+    for attack in [Attack::Keep, Attack::Read, Attack::Deallocate] {
+        let (server, ..) = server(Limits { patience: ever, stall: ever, ..Limits::default() });
+        let _hosts: Vec<_> = (0..MANY).map(|at| begin(&server, at, 1, attack)).collect();
+        is_served(&server);
+    }
+    let (server, ..) = server(Limits { patience: ever, stall: ever, ..Limits::default() });
+    let ask = |at: u32| {
+        let name = format!("nqn.2026-11.org.example:asks{at}");
+        let (peer, _) = Peer::enabled(&server, &Host::named(&name), Digests::default());
+        let logs = (1..30).map(|cid| log(&peer, cid, 2, 128 << 10));
+        peer.push(&logs.collect::<Vec<_>>().concat());
+        peer
+    };
+    let _hosts: Vec<_> = (0..MANY).map(ask).collect();
     is_served(&server);
 }
 

@@ -27,12 +27,14 @@ use crate::log::{self, Level};
 
 /// Connections at once; for more, the oldest that asks for nothing gives way.
 const CONNECTIONS: usize = 32;
+/// Those beyond, while all have a request under way: each is heard for one that waits for nothing.
+const EXTRA: usize = 8;
 /// Requests that are carried out at once, one of them only where it waits for nothing.
 const WORKERS: usize = 5;
 /// Threads that answering takes.
 pub const THREADS: u64 = WORKERS as u64 + 1;
 /// Descriptors that answering takes at most.
-pub const DESCRIPTORS: u64 = CONNECTIONS as u64 + 8;
+pub const DESCRIPTORS: u64 = (CONNECTIONS + EXTRA) as u64 + 8;
 /// Time for the next request to come, and for an answer to be taken.
 const IDLE: Duration = Duration::from_secs(60);
 /// How nice the thread is: it must not take a reactor's time slices.
@@ -156,19 +158,34 @@ struct Guest {
     is_busy: Arc<AtomicBool>,
 }
 
-/// The connections there are, the oldest first.
+/// The connections there are, and those beyond; the oldest first.
 #[derive(Default)]
-struct Guests(Vec<Guest>);
+struct Guests {
+    list: Vec<Guest>,
+    extra: Vec<Guest>,
+}
 
 impl Guests {
-    /// Makes room for one more, if there can be some.
+    /// Makes room for one more in the list, if there can be some.
     fn has_room(&mut self) -> bool {
-        self.0.retain(|guest| !guest.task.is_finished());
-        if self.0.len() < CONNECTIONS {
+        self.list.retain(|guest| !guest.task.is_finished());
+        if self.list.len() < CONNECTIONS {
             return true;
         }
-        let idle = self.0.iter().position(|guest| !guest.is_busy.load(Ordering::Relaxed));
-        idle.map(|at| self.0.remove(at).task.abort()).is_some()
+        let idle = self.list.iter().position(|guest| !guest.is_busy.load(Ordering::Relaxed));
+        idle.map(|at| self.list.remove(at).task.abort()).is_some()
+    }
+
+    fn take_in(&mut self, stream: UnixStream, door: Arc<Door>) {
+        let is_extra = !self.has_room();
+        let is_busy = Arc::<AtomicBool>::default();
+        let task = tokio::spawn(attend(stream, door, is_busy.clone(), is_extra)).abort_handle();
+        let list = if is_extra { &mut self.extra } else { &mut self.list };
+        list.push(Guest { task, is_busy });
+        self.extra.retain(|guest| !guest.task.is_finished());
+        if self.extra.len() > EXTRA {
+            self.extra.remove(0).task.abort();
+        }
     }
 }
 
@@ -187,23 +204,20 @@ async fn accept(listener: UnixListener, door: Arc<Door>) -> io::Result<()> {
                 "only root, the server's user and --control-group may ask; use one of them",
             )),
         };
-        let full = || Fault::new(code::BUSY, "too many requests are under way; try again later");
-        if let Some(fault) = refused.or_else(|| (!guests.has_room()).then(full)) {
+        if let Some(fault) = refused {
             // As much as fits at once: nobody waits for who is refused.
             let line = protocol::answer(Err(fault), &Value::Null);
             let _ = stream.try_write(line.as_bytes());
             continue;
         }
-        let is_busy = Arc::<AtomicBool>::default();
-        let task = tokio::spawn(attend(stream, door.clone(), is_busy.clone())).abort_handle();
-        guests.0.push(Guest { task, is_busy });
+        guests.take_in(stream, door.clone());
         // A turn for the others: who has said something is answered before it is the oldest.
         yield_now().await;
     }
 }
 
-/// One connection, a line at a time.
-async fn attend(stream: UnixStream, door: Arc<Door>, is_busy: Arc<AtomicBool>) {
+/// One connection, a line at a time; one line if it is extra.
+async fn attend(stream: UnixStream, door: Arc<Door>, is_busy: Arc<AtomicBool>, is_extra: bool) {
     let (from, mut to) = stream.into_split();
     let mut from = BufReader::new(from);
     let mut line = Vec::new();
@@ -220,7 +234,7 @@ async fn attend(stream: UnixStream, door: Arc<Door>, is_busy: Arc<AtomicBool>) {
             Some(protocol::answer(Err(Fault::new(code::INVALID_REQUEST, text)), &Value::Null))
         } else {
             is_busy.store(true, Ordering::Relaxed);
-            let reply = respond(std::mem::take(&mut line), &door).await;
+            let reply = respond(std::mem::take(&mut line), &door, is_extra).await;
             is_busy.store(false, Ordering::Relaxed);
             reply
         };
@@ -229,20 +243,24 @@ async fn attend(stream: UnixStream, door: Arc<Door>, is_busy: Arc<AtomicBool>) {
         {
             return;
         }
-        if !is_whole {
+        if !is_whole || is_extra {
             return;
         }
     }
 }
 
 /// The answer to a line, if it wants one.
-async fn respond(line: Vec<u8>, door: &Door) -> Option<String> {
+async fn respond(line: Vec<u8>, door: &Door, is_extra: bool) -> Option<String> {
     let request = match protocol::parse(&line) {
         Ok(request) => request,
         Err((fault, id)) => return Some(protocol::answer(Err(fault), &id)),
     };
     let (id, methods) = (request.id.clone(), door.methods.clone());
     let worker = match methods.waits(&request.method) {
+        true if is_extra => {
+            let full = Fault::new(code::BUSY, "too many requests are under way; try again later");
+            return id.map(|id| protocol::answer(Err(full), &id));
+        }
         true => door.waiting.clone().acquire_owned().await.ok(),
         false => None,
     };

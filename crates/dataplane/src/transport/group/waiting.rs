@@ -7,7 +7,7 @@ use super::super::context::{Channels, Context};
 use super::super::ledger::{Account, Kind};
 use super::super::network::Network;
 use super::super::turns::STRANGERS;
-use super::{Group, Peer, TICK, index_of};
+use super::{Group, Peer, SHORT_TICK, TICK, index_of};
 
 /// Slices of long commands submitted in one round.
 const SLICES: usize = 16;
@@ -121,15 +121,25 @@ impl<N: Network> Group<N> {
         }
     }
 
+    /// Whether somebody waits in vain for the one buffer of a kind that every host is owed.
+    fn owes(&self, kind: Kind) -> bool {
+        let loads = self.channels.loads();
+        let starving = self.hosts.numbers().filter(|host| self.hosts.is_starving(*host));
+        let accounts =
+            starving.flat_map(|host| (0..loads.len()).map(move |lane| Account { host, lane }));
+        accounts
+            .filter(|account| self.hosts.starved(*account, kind) > 0)
+            .any(|account| self.ledger.owes(kind, account, loads))
+    }
+
     /// Looks at deadlines.
     pub(super) fn tick(&mut self, now: Nanos) {
-        self.next_tick = now + TICK;
+        self.next_tick = now + if self.hosts.anybody_starves() { SHORT_TICK } else { TICK };
         self.held_until = now; // What hosts are allowed may have changed.
-        let is_short = self.hosts.anybody_starves();
+        let owed = Kind::ALL.map(|kind| self.owes(kind));
         for index in 0..self.peers.len() {
-            let tick = |peer: &mut Peer<_>, context: &mut Context<'_>| {
-                peer.connection.tick(is_short, context)
-            };
+            let tick =
+                |peer: &mut Peer<_>, context: &mut Context<'_>| peer.connection.tick(owed, context);
             if self.with(index, now, tick) == Some(false) {
                 self.close(index);
             }

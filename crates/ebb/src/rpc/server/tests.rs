@@ -48,8 +48,12 @@ impl Bench {
         Self { folder, _socket: socket, begun, gate }
     }
 
+    fn connect(&self) -> UnixStream {
+        UnixStream::connect(self.folder.path().join("socket")).unwrap()
+    }
+
     fn ask(&self, method: &str) -> UnixStream {
-        let mut stream = UnixStream::connect(self.folder.path().join("socket")).unwrap();
+        let mut stream = self.connect();
         stream.write_all(protocol::request(method, &json!({}), 1).as_bytes()).unwrap();
         stream
     }
@@ -78,6 +82,18 @@ fn what_waits_for_nothing_is_answered_whatever_others_wait_for() {
         bench.begun.recv().unwrap();
     }
     assert!(bench.is_answered());
+    let more: Vec<_> = (guests.len()..CONNECTIONS).map(|_| bench.ask("wait")).collect();
+    // All connections have a request under way: one beyond them is heard for what does not wait.
+    let mut refusal = String::new();
+    while !refusal.contains(&code::BUSY.to_string()) {
+        refusal.clear();
+        BufReader::new(bench.ask("long")).read_line(&mut refusal).unwrap();
+    }
+    let _silent: Vec<_> = (0..2 * EXTRA).map(|_| bench.connect()).collect();
+    for _ in 0..5 {
+        assert!(bench.is_answered());
+    }
+    let guests = guests.into_iter().chain(more).collect::<Vec<_>>();
     guests.iter().for_each(|_| bench.gate.send(()).unwrap());
     for guest in guests {
         assert!(BufReader::new(guest).lines().next().is_some());
