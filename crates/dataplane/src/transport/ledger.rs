@@ -161,11 +161,12 @@ impl Ledger {
         may || held == 0 && load.is_at_work() && left >= count
     }
 
-    /// Whether `account` is owed its one buffer of a kind: its host holds none, and the device has
-    /// nothing to do or does something.
+    /// Whether `account` is owed its one buffer of a kind and there is none, or not the two that
+    /// some commands take.
     pub fn owes(&self, kind: Kind, account: Account, loads: &[Load]) -> bool {
         let load = loads.get(account.lane).copied().unwrap_or_default();
-        load.is_at_work() && self.charged(kind, account, loads).1 == 0
+        let (left, held) = self.charged(kind, account, loads);
+        left < 2 && held == 0 && load.is_at_work()
     }
 
     /// Buffers of a kind that nobody holds, and those that count for what `account` asks.
