@@ -14,6 +14,8 @@ use crate::wire::{Sqe, Status};
 
 /// Entries an admin queue may always have (Base 3.3.3.1.1, ASQSZ).
 pub(crate) const ADMIN_DEPTH: u16 = 32;
+/// Before the controller is enabled, or with a queue of this number alive: that passes.
+const TOO_EARLY: Status = Status::SEQUENCE_ERROR.retry();
 
 /// A connection became a queue.
 pub struct Connected {
@@ -119,7 +121,7 @@ impl Subsystem {
             Some(Box::new(Authentication::new(self.clone(), association, claim, now)))
         } else {
             if !claim.is_none_or(|claim| claim.take()) {
-                return Err(Refusal::of(Status::SEQUENCE_ERROR));
+                return Err(Refusal::of(TOO_EARLY));
             }
             association.prove();
             None
@@ -170,12 +172,11 @@ impl Subsystem {
         if kind == Kind::Discovery || connect.queue > granted {
             return Err(Refusal::field(Connect::QUEUE_AT));
         }
-        // Before the controller is enabled, or with a queue of this number alive.
         let number = connect.queue;
-        let ticket = association.ticket(number).ok_or(Refusal::of(Status::SEQUENCE_ERROR))?;
+        let ticket = association.ticket(number).ok_or(Refusal::of(TOO_EARLY))?;
         let claim = Arc::new(Claim::new(association.clone(), number, ticket));
         let queue = IoQueue::new(self.clone(), association, number, ticket, claim.clone());
-        let queue = queue.ok_or(Refusal::of(Status::SEQUENCE_ERROR))?;
+        let queue = queue.ok_or(Refusal::of(TOO_EARLY))?;
         Ok((Queue::Io(queue), id, Some(claim)))
     }
 }

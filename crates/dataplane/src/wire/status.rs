@@ -50,9 +50,8 @@ impl Status {
     pub const ABORT_REQUESTED: Self = Self::generic(0x07);
     /// No such namespace.
     pub const INVALID_NAMESPACE: Self = Self::generic(0x0b);
-    /// The order of commands is wrong: before Connect, or before the controller is enabled. That
-    /// passes.
-    pub const SEQUENCE_ERROR: Self = Self::generic(0x0c).retry();
+    /// The order of commands is wrong: before Connect, or before the controller is enabled.
+    pub const SEQUENCE_ERROR: Self = Self::generic(0x0c);
     /// The SGL descriptor is of a kind not supported.
     pub const INVALID_SGL: Self = Self::generic(0x11);
     /// The data length does not fit the command.

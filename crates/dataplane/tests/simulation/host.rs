@@ -428,7 +428,9 @@ impl Host {
                     match answer.work {
                         Work::Connect if ok => queue.is_ready = true,
                         // The old queue of this number may not be gone yet.
-                        Work::Connect if answer.status == Status::SEQUENCE_ERROR => is_over = true,
+                        Work::Connect if answer.status == Status::SEQUENCE_ERROR.retry() => {
+                            is_over = true;
+                        }
                         Work::Connect if self.vice.is_honest() && !queue.may_close => {
                             scene.fail(&format!("host {}: {answer:?}", self.id));
                         }
