@@ -281,6 +281,27 @@ def offline(bed):
     stop_fio(bed)
 
 
+def asleep(bed):
+    """the machine sleeps (suspend to memory) while cores are parked: all is as it was set, and nothing is complained of"""
+    start_fio(bed, "few", 0, "--rw=randrw --bs=4k --iodepth=4 --rate_iops=30")
+    with Running(bed, 'policy = "constant(cores=0.5, ghz=1.2)"') as ebb:
+        limits = "cat /sys/devices/system/cpu/cpufreq/policy*/scaling_max_freq"
+        until("all clocks are limited", lambda: {*bed.guest.run(limits).split()} == {"1200000"},
+              PATIENCE)
+        before = bed.guest.run(f"{DUMP}\ndump")
+        bed.guest.run("rtcwake -m mem -s 5")
+        slept = bed.guest.run("dmesg | grep -c 'PM: suspend exit' || true").strip()
+        expect(slept == "1", f"the machine slept {slept} times")
+        bed.await_drives()
+        # Everything is read back meanwhile.
+        time.sleep(12)
+        same(before, bed.guest.run(f"{DUMP}\ndump"))
+        told = [event for event in ebb.events() if event["event"] == "notice"
+                or event.get("state", "").startswith("degraded")]
+        expect(not told, f"it said {told}")
+    stop_fio(bed)
+
+
 def fans(bed):
     """EADC has the fans; one that stops is survived: the others go faster, nothing throttles"""
     chip = bed.hwmon("ebb_board")

@@ -7,7 +7,7 @@ import json
 import subprocess
 from pathlib import Path
 
-from acting import cores, deadlines, drives, ends, fans, hidden, jobs, limits, offline
+from acting import asleep, cores, deadlines, drives, ends, fans, hidden, jobs, limits, offline
 from bed import ADDRESS, HARDWARE, SERVER, Failure, Guest, Target, expect, tools, until
 from boots import boots
 from budget import budget, tenants
@@ -55,9 +55,7 @@ class Bed:
             modprobe -a ebb_hw cpufreq_userspace cpufreq_powersave""")
         for drive in self.targets:
             self.guest.run(f"nvme connect -t tcp -a {ADDRESS} -s {drive.port} -n {drive.nqn}")
-        disks = "ls -d /sys/block/nvme[0-9]n* | wc -l; grep -sc live /sys/class/nvme/nvme?/state | grep -c :1"
-        until("all drives answer", lambda: self.guest.attempt(disks)[1].split() == [str(DRIVES)] * 2,
-              PATIENCE)
+        self.await_drives()
         answers(self, "cat /sys/devices/system/cpu/cpu*/topology/physical_package_id", *"00001111")
         # Somebody's tasks and the kernel's that are bound to CPUs; others may end under grep.
         self.guest.run("""rm -f /tmp/bound /tmp/physics.pid
@@ -67,6 +65,12 @@ class Bed:
                 echo $! >> /tmp/bound
             done
             (grep -slE '^(kswapd|kcompactd)' /proc/[0-9]*/comm || true) | cut -d/ -f3 >> /tmp/bound""")
+
+    def await_drives(self):
+        """Until all drives answer."""
+        disks = "ls -d /sys/block/nvme[0-9]n* | wc -l; grep -sc live /sys/class/nvme/nvme?/state | grep -c :1"
+        until("all drives answer", lambda: self.guest.attempt(disks)[1].split() == [str(DRIVES)] * 2,
+              PATIENCE)
 
     def number(self, path):
         return int(self.guest.run(f"cat {path}"))
@@ -331,7 +335,7 @@ FIRST = [boot, frequencies, idle_states, powercap, hwmon, probe, physics, deadli
 # What an end leaves is what was set before, at random.
 LAST = [ends, frozen, farewell, boots]
 SHORT = [*FIRST, *LAST]
-STEPS = [*FIRST, hidden, reactors, cores, offline, drives, limits, fans, jobs, likeness, replay, budget,
+STEPS = [*FIRST, hidden, reactors, cores, offline, asleep, drives, limits, fans, jobs, likeness, replay, budget,
          tenants, *LAST]
 
 
