@@ -430,10 +430,10 @@ fn cores_alone_keep_a_budget() {
                 let watts = run(&mut cycle, &mut plant, 60);
                 let over = longest_over(&watts, 1.02 * budget);
                 let low = watts[60..].iter().copied().fold(f64::INFINITY, f64::min);
-                let most = watts[60..].iter().copied().fold(0.0, f64::max);
-                println!("{case}: over {over} s, {low:.0} to {most:.0} W");
+                let high = watts[60..].iter().copied().fold(0.0, f64::max);
+                println!("{case}: over {over} s, {low:.0} to {high:.0} W");
                 assert!(over <= lag as f64 / 1e3 + 1.0, "{case}: {over} s over");
-                assert!(most - low < 0.03 * budget, "{case}: rings between {low} and {most} W");
+                assert!(high - low < 0.03 * budget, "{case}: rings between {low} and {high} W");
                 plant.demand = 1e8;
                 run(&mut cycle, &mut plant, 20);
                 plant.demand = most;
