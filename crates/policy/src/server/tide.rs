@@ -469,7 +469,12 @@ impl Tide {
 
     /// Shares what is left among the drives: each keeps what it had at its most and gets a part of
     /// what is left over.
-    fn share(&mut self, Left { room, rest, .. }: Left, request: &mut Request, reason: &'static str) {
+    fn share(
+        &mut self,
+        Left { room, rest, .. }: Left,
+        request: &mut Request,
+        reason: &'static str,
+    ) {
         let drives = &self.peak.drives;
         let shares = 2.0 * drives.len() as f64;
         let used = drives.iter().flatten().sum::<f64>();

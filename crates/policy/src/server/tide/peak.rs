@@ -4,7 +4,7 @@ use super::cpu::Load;
 use super::{GROWTH, USED_UP};
 
 /// Seconds in which what is known of a demand that does not come again halves.
-const HALF: f64 = 120.0;
+const HALF: f64 = 180.0;
 /// Turns after which a demand is known.
 const KNOWN: u32 = 20;
 

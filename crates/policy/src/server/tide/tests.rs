@@ -6,6 +6,8 @@ use crate::cpu::Native;
 use crate::server::testing::server;
 use crate::{Applied, Cycle, InForce, Limits, Origin, PERIOD, Plant, Source};
 
+mod bursts;
+
 const DRIVES: usize = 10;
 
 /// A server that serves as fast as its limits let it.
@@ -367,20 +369,6 @@ fn stops_serve_bytes_and_no_tail() {
     let (without, never) = served(131_072.0, true);
     assert!(stopped && !never && with >= without, "{with} and {without}");
     assert!(!served(4096.0, false).1);
-}
-
-/// A burst does not exceed the budget before the next turn.
-#[test]
-fn a_burst_meets_limits_that_are_there_before() {
-    let mut plant = Fluid::new(Nanos::from_secs(1), 1.0, 131_072.0);
-    let mut cycle = plant.cycle(330.0, false);
-    cycle.step(&mut plant);
-    for demand in [1e8, f64::INFINITY, 1e8, f64::INFINITY, 5e9, f64::INFINITY] {
-        plant.demand = demand;
-        let watts = run(&mut cycle, &mut plant, 20);
-        assert!(watts.iter().all(|watts| *watts <= 1.02 * 330.0), "{demand}: {watts:?}");
-    }
-    assert!(plant.served > 5e9, "{} B/s", plant.served);
 }
 
 /// Whatever the meter tells, if anything, and however small requests are.
