@@ -20,13 +20,14 @@
 //!    turn.
 //! 3. Of all points (cores, frequency, CPU time; [`cpu`]) that fit, the one that serves most is
 //!    chosen: a point serves what its cores can do and what the watts that it leaves can move. Load
-//!    that has not used up its limits needs no more than it may grow to; of the points that serve
-//!    that much, the one with the shortest latency is chosen.
+//!    that has not used up its limits needs no more than twice its [`peak`] of the last minutes; of
+//!    the points that serve that much, the one with the shortest latency is chosen.
 //! 4. Work that nobody waits for (*best effort*) has what these leave, of watts and of cores; where
 //!    another point serves more of it and takes hardly longer, that one is chosen. What it fills
 //!    besides the budget it leaves a part of ([`rest`]).
-//! 5. What the point leaves is shared among the drives as limits of their rates, so that no burst
-//!    exceeds the budget before the next turn. CPU time below a whole is for large requests without
+//! 5. Where the peak is known and fits, drives have no limits. Else what the point leaves is shared
+//!    among them as limits of their rates, so that no burst exceeds the budget before the next
+//!    turn. CPU time below a whole is for large requests without
 //!    a tail to keep, or where nothing else fits.
 
 mod choose;
@@ -241,7 +242,8 @@ impl Tide {
             count.unwrap_or_default().saturating_sub(rest.unwrap_or_default())
         };
         let users = (io(signals.io.completed, requests), io(signals.io.bytes, bytes));
-        if requests.is_some() || self.rest.is_none() {
+        let is_known = requests.is_some() || self.rest.is_none();
+        if is_known {
             self.load.learn(users, span);
         }
         // What is not known for a while has not ended.
@@ -255,6 +257,7 @@ impl Tide {
         self.mean = mean.map_or(0.0, Nanos::seconds);
         let rest = self.rest.unwrap_or_default().load;
         let own = self.traffic.iter().flatten().sum::<f64>() - rest.bytes * self.joules();
+        let users = if is_known { users } else { (0, 0) };
         self.peak.learn(users, &self.traffic, (own.max(0.0), self.shared), span);
         let requests = self.load.requests + rest.requests;
         let bytes = self.load.requests * self.load.size + rest.requests * rest.size;

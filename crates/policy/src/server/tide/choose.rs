@@ -23,7 +23,8 @@ impl Tide {
     }
 
     /// Bytes a second that users need: no more than their peak may grow to by the next turn, unless
-    /// they are held back; where not even that fits, a little more than the peak. And what best effort leaves of that to them: what it moves they may take at once.
+    /// they are held back; where not even that fits, a little more than the peak. And what best
+    /// effort leaves to them of what they need now: what it moves they may take at once.
     fn needs(&self, joules: f64) -> [(f64, f64); 3] {
         let all = self.traffic.iter().flatten().sum::<f64>() / joules;
         let rest = self.rest.map_or(0.0, |rest| rest.load.bytes).min(all);
@@ -32,7 +33,6 @@ impl Tide {
             return [(f64::INFINITY, f64::INFINITY); 3];
         }
         let (peak, users) = (self.peak.watts / joules, all - rest);
-        let peak = peak.max(users);
         // More than all cores can serve is not needed.
         let size = self.peak.load(self.load.size).size;
         let most = self.cpu.points.last().map_or(0.0, |all| self.cpu.serves(all, size));
