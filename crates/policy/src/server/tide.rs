@@ -478,7 +478,8 @@ impl Tide {
         request: &mut Request,
         reason: &'static str,
     ) {
-        let drives = &self.peak.drives;
+        // What best effort moved at its most is no demand.
+        let drives = if self.rest.is_some() { &self.traffic } else { &self.peak.drives };
         let shares = 2.0 * drives.len() as f64;
         let used = drives.iter().flatten().sum::<f64>();
         let kept = (room * (1.0 - NEWCOMERS) / used.max(1e-9)).min(1.0);
