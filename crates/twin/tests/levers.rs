@@ -315,6 +315,41 @@ fn tide_keeps_a_budget_that_changes() {
     }
 }
 
+/// Bursts of large requests that come again and again: once known they meet no limits, and wait no
+/// longer than at the least clock, which leaves most for them.
+#[test]
+fn bursts_that_come_again_are_not_held_back() {
+    let profile = Profile::load("pass-10").unwrap();
+    let spec: WorkloadSpec = toml::from_str(
+        "name = 'bursts'\n[[arrivals]]\nname = 'bursts'\nrate = '800 IOPS'\nstreams = 64\n\
+         gaps = 'exponential'\naccess = { block = '4 MiB', read = 0.2 }\n\
+         [arrivals.shape.on-off]\non = '1700 ms'\noff = '2300 ms'\nfloor = '2%'\nspread = '0%'",
+    )
+    .unwrap();
+    let (devices, capacity) = profile.volumes();
+    let context = BuildContext { devices, capacity_bytes: capacity.0, seed: 1 };
+    // The mean latency after the first 14 s, in microseconds, and the most that was drawn then.
+    let after = |budget: Option<f64>| {
+        let native = Box::new(ebb_policy::cpu::Native);
+        let load = spec.build(&context).unwrap();
+        let of = job(&profile, native, load, Some(Nanos::from_secs(40)));
+        let server_budget = budget.map(Watts);
+        let limits = Limits { server_budget, ..Limits::default() };
+        let tide = make("tide", &profile.topology(), &Settings::default()).unwrap();
+        let coordinator = server_budget.map(|_| tide);
+        let mut kept = Kept::default();
+        let warmup = Nanos::from_secs(14);
+        let outcome = run(Run { coordinator, limits, warmup, ..of }, &mut kept).unwrap();
+        (outcome.mean_latency(), kept.0[28..79].iter().copied().fold(0.0, f64::max))
+    };
+    let (usual, _) = after(None);
+    for (budget, longest) in [(280.0, 1.15), (300.0, 1.06), (330.0, 1.03)] {
+        let (mean, most) = after(Some(budget));
+        assert!(mean < longest * usual, "{budget} W: {mean} for {usual}");
+        assert!(most < budget, "{budget} W: {most} W");
+    }
+}
+
 /// Where limits of rates serve as much as stops of the CPU, nothing stops: with stops it would be
 /// 20.6 GB/s for less watts.
 #[test]

@@ -20,23 +20,27 @@
 //!    turn.
 //! 3. Of all points (cores, frequency, CPU time; [`cpu`]) that fit, the one that serves most is
 //!    chosen: a point serves what its cores can do and what the watts that it leaves can move. Load
-//!    that has not used up its limits needs no more than it may grow to; of the points that serve
-//!    that much, the one with the shortest latency is chosen.
+//!    that has not used up its limits needs no more than twice its [`peak`] of the last minutes; of
+//!    the points that serve that much, the one with the shortest latency is chosen.
 //! 4. Work that nobody waits for (*best effort*) has what these leave, of watts and of cores; where
 //!    another point serves more of it and takes hardly longer, that one is chosen. What it fills
 //!    besides the budget it leaves a part of ([`rest`]).
-//! 5. What the point leaves is shared among the drives as limits of their rates, so that no burst
-//!    exceeds the budget before the next turn. CPU time below a whole is for large requests without
+//! 5. Where the peak is known and fits, drives have no limits. Else what the point leaves is shared
+//!    among them as limits of their rates, so that no burst exceeds the budget before the next
+//!    turn. CPU time below a whole is for large requests without
 //!    a tail to keep, or where nothing else fits.
 
 mod choose;
 mod cpu;
+mod peak;
 mod rest;
 
+use choose::Left;
 use cpu::{CPU_PERIOD, Cpu, Load, Point};
+use peak::Peak;
 use rest::Rest;
 
-use super::{release, sensed};
+use super::{lift, release, sensed};
 use crate::topology::{LEAST_RATE, PowerModel, Topology};
 use crate::units::{Nanos, Watts};
 use crate::{BestEffortSignals, Policy, PolicyError, Request, Signal, Signals};
@@ -131,6 +135,7 @@ pub struct Tide {
     ratio: f64,
     /// Requests that somebody waits for.
     load: Load,
+    peak: Peak,
     /// Those that nobody waits for, where they can be told and limited.
     rest: Option<Rest>,
     /// Mean latency of requests, where it is known.
@@ -153,6 +158,8 @@ pub struct Tide {
     traffic: Vec<[f64; 2]>,
     /// The limits of that, in bytes a second, and whether it was beyond them in the last turn.
     limits: Vec<[f64; 2]>,
+    /// Watts that all of them are shares of.
+    shared: f64,
     over: Vec<[bool; 2]>,
     /// Whether any has used up its limit.
     limited: bool,
@@ -189,6 +196,7 @@ impl Tide {
             spread: 0.0,
             ratio: 1.0,
             load: Load { size: 4096.0, ..Load::default() },
+            peak: Peak::new(topology.drives.len()),
             rest: None,
             mean: 0.0,
             readings: 0,
@@ -201,6 +209,7 @@ impl Tide {
             past: [(Nanos::ZERO, 0.0); PAST],
             traffic: vec![[0.0; 2]; topology.drives.len()],
             limits: vec![[f64::INFINITY; 2]; topology.drives.len()],
+            shared: f64::INFINITY,
             over: vec![[false; 2]; topology.drives.len()],
             limited: false,
             binds: topology.limitable.rates,
@@ -233,7 +242,8 @@ impl Tide {
             count.unwrap_or_default().saturating_sub(rest.unwrap_or_default())
         };
         let users = (io(signals.io.completed, requests), io(signals.io.bytes, bytes));
-        if requests.is_some() || self.rest.is_none() {
+        let is_known = requests.is_some() || self.rest.is_none();
+        if is_known {
             self.load.learn(users, span);
         }
         // What is not known for a while has not ended.
@@ -246,6 +256,9 @@ impl Tide {
         let mean = kinds.into_iter().flatten().min().or(signals.io.mean_latency);
         self.mean = mean.map_or(0.0, Nanos::seconds);
         let rest = self.rest.unwrap_or_default().load;
+        let own = self.traffic.iter().flatten().sum::<f64>() - rest.bytes * self.joules();
+        let users = if is_known { users } else { (0, 0) };
+        self.peak.learn(users, &self.traffic, (own.max(0.0), self.shared), span);
         let requests = self.load.requests + rest.requests;
         let bytes = self.load.requests * self.load.size + rest.requests * rest.size;
         let all = Load { size: bytes / requests.max(1.0), requests, ..Load::default() };
@@ -380,7 +393,7 @@ impl Tide {
     /// Takes back all limits.
     fn lift(&mut self, request: &mut Request) {
         self.point = self.cpu.points.len() - 1;
-        self.limits.fill([f64::INFINITY; 2]);
+        self.unlimit();
         release(request);
     }
 
@@ -398,10 +411,10 @@ impl Tide {
         let all = self.traffic.iter().flatten().sum::<f64>();
         let rest = self.rest.map_or(0.0, |rest| rest.load.bytes) * self.joules();
         let used = (all - rest).max(0.0);
-        let size = self.load.size;
-        let present = &self.cpu.points[self.point];
-        let rise = self.cpu.serves(point, size) / self.cpu.serves(present, size);
-        (used * rise.max(1.0)).min(self.model.most_traffic.0.max(used))
+        let serves = |point: &Point| self.cpu.serves(point, self.load.size);
+        let rise = serves(point) / serves(&self.cpu.points[self.point]);
+        let peak = self.peak.watts.min(serves(point) * self.joules());
+        (used * rise.max(1.0)).max(peak).min(self.model.most_traffic.0.max(used))
     }
 
     /// Watts that a point leaves for traffic.
@@ -413,14 +426,13 @@ impl Tide {
         delivered - self.model.rest.0 - self.ratio * point.packages
     }
 
-    /// Asks for the point, and shares `room` among the drives: each keeps what it has and gets a
-    /// part of what is left over.
-    fn ask(&mut self, (room, rest): (f64, f64), request: &mut Request) {
+    /// Asks for the point, and for limits of rates unless the peak is known to fit without.
+    fn ask(&mut self, left: Left, request: &mut Request) {
         let late = self.state == State::Boot && self.boots >= BOOT;
         let reason = if late { State::Blind.reason() } else { self.state.reason() };
         let point = &self.cpu.points[self.point];
         if self.rest.is_some() {
-            request.best_effort_rate.ask(0, rest.max(LEAST_RATE), reason);
+            request.best_effort_rate.ask(0, left.rest.max(LEAST_RATE), reason);
         } else {
             request.best_effort_rate.release(0);
         }
@@ -444,8 +456,32 @@ impl Tide {
         if !self.topology.limitable.rates {
             return;
         }
-        let shares = 2.0 * self.traffic.len() as f64;
-        let used = self.traffic.iter().flatten().sum::<f64>();
+        let understood = matches!(self.state, State::Tracking | State::Shedding);
+        if left.is_enough && understood && self.peak.is_known() {
+            self.unlimit();
+            return lift(request);
+        }
+        self.share(left, request, reason);
+    }
+
+    /// No drive has a limit.
+    fn unlimit(&mut self) {
+        self.limits.fill([f64::INFINITY; 2]);
+        self.shared = f64::INFINITY;
+    }
+
+    /// Shares what is left among the drives: each keeps what it had at its most and gets a part of
+    /// what is left over.
+    fn share(
+        &mut self,
+        Left { room, rest, .. }: Left,
+        request: &mut Request,
+        reason: &'static str,
+    ) {
+        // What best effort moved at its most is no demand.
+        let drives = if self.rest.is_some() { &self.traffic } else { &self.peak.drives };
+        let shares = 2.0 * drives.len() as f64;
+        let used = drives.iter().flatten().sum::<f64>();
         let kept = (room * (1.0 - NEWCOMERS) / used.max(1e-9)).min(1.0);
         // Half of what is left over is for more of the same, half for anything.
         // Best effort has a limit of its own: what it may move is no reason to hold users back.
@@ -453,10 +489,11 @@ impl Tide {
         let spare = 0.5 * (room + rest.min(used) - used * kept).max(0.0);
         let kept = if used > 0.0 { kept + spare / used } else { 1.0 };
         let spare = if used > 0.0 { spare } else { 2.0 * spare } / shares;
-        for (drive, [read, written]) in self.traffic.iter().enumerate() {
+        let time = self.cpu.points[self.point].time;
+        for (drive, [read, written]) in drives.iter().enumerate() {
             let rate = |watts: f64, joules: f64| {
                 // While the cores run the drives make up for the stops.
-                let rate = (watts * kept + spare) / joules.max(1e-15) / point.time;
+                let rate = (watts * kept + spare) / joules.max(1e-15) / time;
                 RATE_STEP.powf(rate.max(LEAST_RATE).log(RATE_STEP).floor()).max(LEAST_RATE)
             };
             let limits = [rate(*read, self.model.read), rate(*written, self.model.write)];
@@ -464,6 +501,7 @@ impl Tide {
             request.write_rate.ask(drive, limits[1], reason);
             self.limits[drive] = limits;
         }
+        self.shared = room;
     }
 }
 
@@ -504,16 +542,16 @@ impl Policy for Tide {
         if self.free {
             return self.lift(request);
         }
-        let (point, room, rest) = match self.state {
+        let (point, left) = match self.state {
             State::Boot if fits && (self.within || self.boots >= BOOT) => {
                 self.allowed = (1.0 - MOST_BIAS) * b;
                 self.choose()
             }
-            State::Boot | State::Safe => (0, 0.0, 0.0),
+            State::Boot | State::Safe => (0, Left::default()),
             _ => self.choose(),
         };
         self.point = point;
-        self.ask((room, rest), request);
+        self.ask(left, request);
     }
 }
 

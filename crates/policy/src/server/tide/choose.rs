@@ -3,18 +3,28 @@
 use super::cpu::Point;
 use super::{ENOUGH, GROWTH, LARGE, SHARED, SPARE, STOPS, Tide, WORTH};
 
+/// What a point leaves of what is allowed.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Left {
+    /// Watts for traffic, and bytes a second for best effort.
+    pub(super) room: f64,
+    pub(super) rest: f64,
+    /// Whether the peak of users needs no more.
+    pub(super) is_enough: bool,
+}
+
 impl Tide {
-    /// Joules of a byte, in the mean of what is moved now.
+    /// Joules of a byte, in the mean of what the drives moved at their most.
     pub(super) fn joules(&self) -> f64 {
-        let sum = |way: usize| self.traffic.iter().map(|drive| drive[way]).sum::<f64>();
+        let sum = |way: usize| self.peak.drives.iter().map(|drive| drive[way]).sum::<f64>();
         let (read, written) = (sum(0), sum(1));
         let bytes = read / self.model.read + written / self.model.write;
         if bytes > 0.0 { (read + written) / bytes } else { self.model.write }
     }
 
-    /// Bytes a second that users need: no more than they may grow to by the next turn, unless they
-    /// are held back; where not even that fits, a little more than now. And what best effort leaves
-    /// of that to them: what it moves they may take at once.
+    /// Bytes a second that users need: no more than their peak may grow to by the next turn, unless
+    /// they are held back; where not even that fits, a little more than the peak. And what best
+    /// effort leaves to them of what they need now: what it moves they may take at once.
     fn needs(&self, joules: f64) -> [(f64, f64); 3] {
         let all = self.traffic.iter().flatten().sum::<f64>() / joules;
         let rest = self.rest.map_or(0.0, |rest| rest.load.bytes).min(all);
@@ -22,12 +32,14 @@ impl Tide {
         if self.limited && rest <= SPARE * all {
             return [(f64::INFINITY, f64::INFINITY); 3];
         }
-        let users = all - rest;
-        let (grown, enough) = (GROWTH * users, ENOUGH * users);
+        let (peak, users) = (self.peak.watts / joules, all - rest);
         // More than all cores can serve is not needed.
-        let most = self.cpu.points.last().map_or(0.0, |all| self.cpu.serves(all, self.load.size));
+        let size = self.peak.load(self.load.size).size;
+        let most = self.cpu.points.last().map_or(0.0, |all| self.cpu.serves(all, size));
         let spare = (SPARE * self.allowed / joules - rest).min(most);
-        [(grown.max(spare), grown), (grown, grown), (enough, enough)]
+        let of = |factor: f64| (factor * peak, factor * users);
+        let (grown, with) = of(GROWTH);
+        [(grown.max(spare), with), (grown, with), of(ENOUGH)]
     }
 
     /// Bytes a second of best effort that a point leaves room for beside `users`.
@@ -40,9 +52,8 @@ impl Tide {
         watts.min(self.cpu.leaves(point, self.load, rest.load.size)).min(most)
     }
 
-    /// The point to take, the watts that it leaves for traffic, and the bytes a second that it
-    /// leaves to best effort; the least with none where none fits.
-    pub(super) fn choose(&self) -> (usize, f64, f64) {
+    /// The point to take, and what it leaves; the least with nothing where none fits.
+    pub(super) fn choose(&self) -> (usize, Left) {
         let joules = self.joules();
         let mut found = None;
         for (needed, users) in self.needs(joules) {
@@ -52,30 +63,32 @@ impl Tide {
                 break;
             }
         }
-        let Some((at, _, users)) = found else { return (0, 0.0, 0.0) };
+        let Some((at, served, users)) = found else { return (0, Left::default()) };
         let point = &self.cpu.points[at];
-        (at, self.room(point), self.leaves(point, users, joules))
+        let rest = self.leaves(point, users, joules);
+        let is_enough = self.rest.is_none() && !self.limited && served * joules >= self.peak.watts;
+        (at, Left { room: self.room(point), rest, is_enough })
     }
 
     /// Of the points that fit the one that serves most bytes a second up to `needed`, each for so
     /// many `joules`, and what it serves; of those that serve as much the one with the shortest
     /// latency, or all cores, which need no limit.
     fn best(&self, needed: f64, users: f64, joules: f64) -> Option<(usize, f64)> {
-        let points = &self.cpu.points;
-        let stops = !self.tail && self.load.size >= LARGE;
+        let (points, load) = (&self.cpu.points, self.peak.load(self.load.size));
+        let stops = !self.tail && load.size >= LARGE;
         let may = |point: &Point| stops || point.time == 1.0;
         let value = |point: &Point| {
             let room = self.room(point);
             let moves = if self.binds() { room / joules } else { f64::INFINITY };
-            let served = self.cpu.serves(point, self.load.size).min(moves).min(needed);
+            let served = self.cpu.serves(point, load.size).min(moves).min(needed);
             let counts = if point.time < 1.0 { 1.0 - STOPS } else { 1.0 };
             (room >= self.drawn(point)).then_some(served * counts)
         };
-        let latency = |point: &Point| self.cpu.latency(point, self.load);
+        let latency = |point: &Point| self.cpu.latency(point, load);
         let leaves = |point: &Point| self.leaves(point, users, joules);
         let is_quicker = |a: &Point, b: &Point| match (latency(a), latency(b)) {
             (a, b) if a.min(b) < f64::INFINITY => a < b,
-            _ => self.cpu.serves(a, self.load.size) > self.cpu.serves(b, self.load.size),
+            _ => self.cpu.serves(a, load.size) > self.cpu.serves(b, load.size),
         };
         let of = |may: &dyn Fn(&Point) -> bool| {
             let mut best: Option<(usize, f64)> = None;

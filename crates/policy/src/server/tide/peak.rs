@@ -1,0 +1,60 @@
+//! The largest demand of the last minutes: what comes in bursts comes again.
+
+use super::cpu::Load;
+use super::{GROWTH, USED_UP};
+
+/// Seconds in which what is known of a demand that does not come again halves.
+const HALF: f64 = 180.0;
+/// Turns after which a demand is known.
+const KNOWN: u32 = 20;
+
+/// Of requests that somebody waits for, and of each drive.
+#[derive(Debug, Clone)]
+pub(super) struct Peak {
+    requests: f64,
+    bytes: f64,
+    /// Watts of their traffic.
+    pub(super) watts: f64,
+    /// Watts of what was read from and written to each drive.
+    pub(super) drives: Vec<[f64; 2]>,
+    turns: u32,
+}
+
+impl Peak {
+    pub(super) fn new(drives: usize) -> Self {
+        let drives = vec![[0.0; 2]; drives];
+        Self { requests: 0.0, bytes: 0.0, watts: 0.0, drives, turns: 0 }
+    }
+
+    /// Takes in the requests, bytes and watts of a turn of `span` seconds, in which there was
+    /// `room` for so many watts.
+    pub(super) fn learn(
+        &mut self,
+        (requests, bytes): (u64, u64),
+        traffic: &[[f64; 2]],
+        (watts, room): (f64, f64),
+        span: f64,
+    ) {
+        let kept = 0.5_f64.powf(span / HALF);
+        let take = |peak: &mut f64, now: f64| *peak = (*peak * kept).max(now);
+        take(&mut self.requests, requests as f64 / span);
+        take(&mut self.bytes, bytes as f64 / span);
+        // Nobody knows how much more it would have been.
+        let is_held = self.is_known() && watts > USED_UP * room;
+        take(&mut self.watts, if is_held { GROWTH * watts } else { watts });
+        for (peak, now) in self.drives.iter_mut().flatten().zip(traffic.iter().flatten()) {
+            take(peak, *now);
+        }
+        self.turns = self.turns.saturating_add(1);
+    }
+
+    /// The requests, or `size` where there were none.
+    pub(super) fn load(&self, size: f64) -> Load {
+        let size = if self.requests > 0.0 { self.bytes / self.requests } else { size };
+        Load { size, requests: self.requests, ..Load::default() }
+    }
+
+    pub(super) const fn is_known(&self) -> bool {
+        self.turns >= KNOWN
+    }
+}
