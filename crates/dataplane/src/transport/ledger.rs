@@ -21,9 +21,11 @@ use crate::device::{Buffer, Pool};
 
 /// Bytes of a list of ranges (NVM 3.2.3: 256 of 16 bytes).
 const LIST: usize = 4096;
+/// Lists at once: the part apart has one for every host that there may be, for only the device can
+/// give one back.
+const LISTS: u32 = APART * CONTROLLERS as u32;
 /// Buffers for small answers to admin commands: every host that there may be can have one.
-const ADMIN: u32 = 512;
-const _: () = assert!(ADMIN > CONTROLLERS as u32);
+const ADMIN: u32 = 2 * CONTROLLERS as u32;
 /// Those for large ones.
 const LOGS: u32 = 16;
 /// The part of the buffers of a kind that is for hosts who hold none.
@@ -120,7 +122,7 @@ impl Ledger {
         match kind {
             Kind::Data => (limits.buffers, limits.buffer()),
             Kind::Capsule => (limits.buffers, limits.in_capsule.max(1) as usize),
-            Kind::List => (limits.buffers, LIST),
+            Kind::List => (LISTS, LIST),
             Kind::Admin => (ADMIN, ADMIN_IN_CAPSULE as usize),
             Kind::Log => (LOGS, limits.buffer()),
         }
@@ -259,6 +261,20 @@ mod tests {
         assert!(!ledger.may(Kind::Data, hung, 1, &loads));
         assert!(ledger.may(Kind::Data, Account { host: 2, lane: 1 }, 1, &loads));
         assert!(ledger.may(Kind::Capsule, fine, 1, &loads), "kinds do not wait for each other");
+    }
+
+    #[test]
+    fn every_host_that_there_may_be_gets_a_list() {
+        let ledger = ledger(4);
+        let mut held = Vec::new();
+        for host in 1..=usize::from(CONTROLLERS) {
+            let before = held.len();
+            let account = Account { host, lane: 0 };
+            while ledger.may(Kind::List, account, 1, &[Load::default()]) {
+                held.extend(ledger.take(Kind::List, account, 4096));
+            }
+            assert!(held.len() > before, "host {host}");
+        }
     }
 
     /// However many keep what they have: who holds none gets one.
