@@ -149,7 +149,7 @@ def cores(bed):
             f"grep -sxv 0-7 {list} || true"), PATIENCE)
         # The kernel's threads are in the root group and stay; all others must have gone.
         told = bed.guest.run(f"""for task in /proc/[0-9]*; do
-                if [ -s $task/cmdline ]; then cut -d' ' -f2,39 $task/stat 2> /dev/null; fi
+                if read -rd "" name 2> /dev/null < $task/cmdline; then cut -d' ' -f2,39 $task/stat 2> /dev/null; fi
             done | grep ' 7$' || true
             grep frequency0 /dev/ebb-hw
             cat /sys/devices/system/cpu/cpufreq/policy0/scaling_max_freq

@@ -149,6 +149,21 @@ COMPLAINT = r"Oops|divide error|BUG:|WARNING: CPU|Call Trace|Kernel panic"
 MISTRANSLATED = r"int3: 0000 \[#1\]"
 
 
+# Ends a script that runs for too long, for the agent runs one at a time, and tells in its output what
+# every task does.
+WATCH = r"""setsid bash -c 'while sleep 20; do
+        script=$(cat /tmp/running)
+        [ -e /proc/$script ] && [ $(($(date +%s) - $(stat -c %Y /tmp/running))) -gt 450 ] || continue
+        for task in /proc/[0-9]*; do
+            if read -rd "" name < $task/cmdline; then
+                echo "$task $(tr "\\0" " " < $task/cmdline) $(grep ^State $task/status)"
+                cat $task/task/*/stack
+            fi
+        done >> /tmp/output 2>&1
+        kill -KILL $script
+    done' > /dev/null 2>&1 < /dev/null &"""
+
+
 class Guest:
     """A virtual machine that runs what it is told."""
 
@@ -233,7 +248,7 @@ class Guest:
 
     def attempt(self, script):
         """Runs a script (bash -euo pipefail); its exit code and output."""
-        self.agent.write(base64.b64encode(script.encode()) + b"\n")
+        self.agent.write(base64.b64encode(f"echo $$ > /tmp/running\n{script}".encode()) + b"\n")
         self.agent.flush()
         try:
             line = self.agent.readline()

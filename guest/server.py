@@ -8,7 +8,7 @@ import subprocess
 from pathlib import Path
 
 from acting import asleep, cores, deadlines, drives, ends, fans, hidden, jobs, limits, offline
-from bed import ADDRESS, HARDWARE, SERVER, Failure, Guest, Target, expect, tools, until
+from bed import ADDRESS, HARDWARE, SERVER, WATCH, Failure, Guest, Target, expect, tools, until
 from boots import boots
 from budget import budget, tenants
 from frozen import disk, frozen
@@ -48,7 +48,8 @@ class Bed:
 
     def begin(self):
         """What a start of the machine needs: its hardware, its drives, and tasks that are bound."""
-        self.guest.run(f"""mkdir -p /tmp/tools /etc/nvme
+        self.guest.run(f"""{WATCH}
+            mkdir -p /tmp/tools /etc/nvme
             mount -o ro /dev/vdb /tmp/tools
             echo {HOST} > /etc/nvme/hostnqn
             cut -d: -f3 /etc/nvme/hostnqn > /etc/nvme/hostid

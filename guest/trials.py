@@ -230,13 +230,15 @@ class Trial:
             cat > /tmp/ebb.toml << 'END'\n{self.config}\nEND
             {DISK}
             within() {{
-                for try in $(seq 3000); do if eval "$1"; then return; fi; alive; sleep 0.01; done
+                SECONDS=0
+                while [ $SECONDS -lt 100 ]; do if eval "$1"; then return; fi; alive; sleep 0.01; done
                 echo "not in time: $1"; cat /tmp/ebb-run; exit 1
             }}
             alive() {{ kill -0 $supervisor || {{ cat /tmp/ebb-run; exit 1; }}; }}
             running() {{ grep -lxE 'ebb|exe' /proc/[0-9]*/comm 2> /dev/null || true; }}
             gone() {{
-                for try in $(seq 600); do [ "$(running)" ] || return 0; sleep 0.1; done
+                SECONDS=0
+                while [ $SECONDS -lt 100 ]; do [ "$(running)" ] || return 0; sleep 0.1; done
                 echo "still there:"; head -n 3 $(running | sed s/comm/status/); cat /tmp/ebb-run
                 exit 1
             }}
