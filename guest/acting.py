@@ -356,10 +356,12 @@ def jobs(bed):
 
 def ends(bed):
     """however `ebb run` ends, at random moments, every control is back"""
-    bed.start_physics(changes=trials.CHANGES)
-    bed.guest.run(trials.BEGIN)
-    start_fio(bed, "load", 0, "--rw=randrw --bs=4k --iodepth=4 --rate_iops=10")
-    changed = trials.run(bed, bed.args.seed, bed.args.trials, bed.results)
+    def prepare(bed):
+        bed.start_physics(changes=trials.CHANGES)
+        bed.guest.run(trials.BEGIN)
+        start_fio(bed, "load", 0, "--rw=randrw --bs=4k --iodepth=4 --rate_iops=10")
+
+    changed = trials.run(bed, bed.args.seed, bed.args.trials, bed.results, prepare)
     stop_fio(bed)
     bed.guest.run(trials.END)
     bed.start_physics()

@@ -21,6 +21,10 @@ class Failure(Exception):
     """Something is not as it must be."""
 
 
+class Silence(Failure):
+    """A guest does not answer, not even that it cannot: it hangs as a whole."""
+
+
 class Skip(Exception):
     """Something cannot be tested here, for this reason."""
 
@@ -255,9 +259,26 @@ class Guest:
         except TimeoutError:
             line = b""
         if not line:
-            raise Failure(f"the guest does not answer any more; it was to run: {script}")
+            raise Silence(f"the guest does not answer any more; {self.busy()}; it was to run: {script}")
         code, _, output = line.partition(b" ")
         return int(code), base64.b64decode(output).decode(errors="replace").strip()
+
+    def busy(self):
+        """What qemu's threads do: one whose CPUs all stand still has stopped itself."""
+        def ticks():
+            told = {}
+            for task in Path(f"/proc/{self.process.pid}/task").iterdir():
+                name, _, rest = (task / "stat").read_text().partition("(")[2].rpartition(")")
+                told[f"{name} {task.name}"] = sum(map(int, rest.split()[11:13]))
+            return told
+
+        try:
+            before = ticks()
+            time.sleep(5)
+            return "ticks in 5 s: " + ", ".join(
+                f"{name} {count - before.get(name, 0)}" for name, count in ticks().items())
+        except OSError:
+            return "qemu has ended"
 
     def run(self, script):
         """Runs a script that must succeed; its output."""

@@ -53,7 +53,9 @@ fn every_scheduler_is_measured_at_every_load() {
         );
         let share = |state: &str| number(row, &format!("/cores/{state}"));
         let asleep = share("dozing") + share("blocked") + share("napping");
-        assert!((share("busy") + share("wasted") + asleep - 1.0).abs() < 1e-6, "{row}");
+        let all = share("busy") + share("wasted") + asleep;
+        // On a machine that stalls no core may tell anything in its time.
+        assert!((all - 1.0).abs() < 1e-6 || all == 0.0, "{row}");
         let (idle, by) = (row["load"] == "connected", row["scheduler"].as_str().unwrap());
         // On a machine that stalls a load may do nothing in its time; then it must say so.
         let of_all = !row["load"].as_str().unwrap().starts_with("first 10 ms");

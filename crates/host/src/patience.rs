@@ -18,6 +18,9 @@ pub enum Silence {
     /// It has not answered an earlier question yet.
     #[error("still does not answer")]
     Still,
+    /// Nothing reaches it meanwhile.
+    #[error("its controller is being reset, or connects again")]
+    Resets,
     /// The thread is no more.
     #[error("nobody asks it any more")]
     Gone,

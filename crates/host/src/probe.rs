@@ -511,13 +511,11 @@ fn control(machine: &Machine, fans: &Fans, control: Control, list: &mut List) ->
     let sys = &machine.sys;
     match control {
         Control::ActiveCores | Control::CoreLimit => {
-            let path = format!("{CGROUPS}/cgroup.controllers");
-            match groups::lacks_cpuset(sys) {
-                None => active_cores(machine, list),
-                Some(why) if sys.has(&path) => list.left([(path, why.to_owned())]),
-                Some(_) => {}
+            let lacks = groups::lacks_cpuset(sys);
+            if lacks.is_none() {
+                active_cores(machine, list);
             }
-            groups::NO_HIERARCHY
+            lacks.unwrap_or(groups::NO_HIERARCHY)
         }
         Control::Frequency | Control::FrequencyCap | Control::FrequencyLimit => {
             for policy in &machine.cpus.policies {

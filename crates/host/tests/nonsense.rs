@@ -107,15 +107,20 @@ fn a_frequency_domain_that_says_nonsense_is_named_and_the_rest_goes_on() {
 #[test]
 fn a_unified_hierarchy_without_cpuset_says_whose_it_is() {
     let heading = "#subsys_name\thierarchy\tnum_cgroups\tenabled\n";
-    for (line, says) in [
-        ("cpuset\t4\t12\t1", "belongs to cgroup v1"),
-        ("cpuset\t0\t12\t0", "cgroup_disable=cpuset"),
-        ("cpuset\t0\t12\t1", "not delegated to this container"),
-        ("cpu\t0\t12\t1", "not delegated to this container"),
+    let [v1, off] = ["cpuset belongs to cgroup v1", "boot without cgroup_disable=cpuset"];
+    let [mount, inside] = ["mount the unified hierarchy", "not delegated to this container"];
+    for (line, unmounted, says) in [
+        ("cpuset\t4\t12\t1", v1, v1),
+        ("cpuset\t0\t12\t0", off, off),
+        ("cpuset\t0\t12\t1", mount, inside),
+        ("cpu\t0\t12\t1", mount, inside),
     ] {
         let tree = server(1);
         tree.put("proc/cgroups", format!("{heading}{line}"));
-        assert!(reasons(&tree, "active_cores").contains("mount the unified hierarchy"));
+        // Hybrid: systemd has the unified hierarchy at sys/fs/cgroup/unified, for itself.
+        tree.put("sys/fs/cgroup/unified/cgroup.controllers", "");
+        let why = reasons(&tree, "active_cores");
+        assert!(why.contains(unmounted), "{line}: {why}");
         // What cgroup v1 has there are hierarchies and no groups.
         tree.put("sys/fs/cgroup/cpuset/cpuset.cpus", "0-3");
         assert_eq!(ebb_host::parkable(&tree.machine().sys), []);

@@ -62,6 +62,19 @@ fn a_drive_that_answers_late_is_waited_for() {
     assert_eq!(bench.tree.get("dev/nvme0"), "0");
 }
 
+/// Linux refuses to open a controller that is not live.
+#[test]
+fn a_drive_that_is_being_reset_is_waited_for() {
+    let mut bench = Bench::new(intel());
+    let mut request = bench.request();
+    request.power_state.ask(0, 1, "test:");
+    bench.apply(&request);
+    assert_eq!(bench.tree.get("dev/nvme0"), "1");
+    bench.tree.put("dev/nvme0-resets", 3);
+    assert_eq!(bench.restore().iter().filter(|one| failed(&one.outcome)).count(), 0);
+    assert_eq!([bench.tree.get("dev/nvme0"), bench.tree.get("dev/nvme0-resets")], ["0", "0"]);
+}
+
 /// Outside of the tree and in it, files that are nobody's setting.
 fn secrets(tree: &Tree, outside: &Path) -> Vec<Value> {
     fs::write(outside, "keep").unwrap();

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use ebb_host::{Absent, Admin, Controllers, Health, Identity, Machine, Sys};
+use ebb_host::{Absent, Admin, Controllers, Health, Identity, Machine, Silence, Sys};
 use ebb_policy::PowerStateSpec;
 use ebb_policy::units::{Celsius, Nanos, Watts};
 use tempfile::TempDir;
@@ -32,6 +32,7 @@ impl Tree {
         let mut machine = self.machine();
         machine.nvme = Controllers::new(|sys, name| {
             let drive = Drive { name: name.to_owned(), sys: sys.clone() };
+            drive.is_live()?;
             drive.sys.text(drive.file(2)).map(|_| Box::new(drive) as Box<dyn Admin>)
         });
         machine
@@ -222,8 +223,19 @@ impl Drive {
     }
 }
 
+impl Drive {
+    /// Not while it is being reset, for so many questions.
+    fn is_live(&self) -> Result<(), Absent> {
+        let resets = format!("dev/{}-resets", self.name);
+        let Ok(left @ 1..) = self.sys.number::<u32>(&resets) else { return Ok(()) };
+        self.sys.write(&resets, &(left - 1).to_string())?;
+        Err(Absent::Silent { path: self.name.clone().into(), silence: Silence::Resets })
+    }
+}
+
 impl Admin for Drive {
     fn feature(&mut self, feature: u8) -> Result<u32, Absent> {
+        self.is_live()?;
         // So many milliseconds for one answer.
         let slow = format!("dev/{}-slow", self.name);
         if let Ok(length @ 1..) = self.sys.number(&slow) {

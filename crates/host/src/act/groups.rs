@@ -40,31 +40,29 @@ pub const NO_HIERARCHY: &str =
 /// Why no list of CPUs can be given to any group, and what to do; `None` where one can.
 #[must_use]
 pub fn lacks_cpuset(sys: &Sys) -> Option<&'static str> {
-    match sys.text(format!("{CGROUPS}/cgroup.controllers")) {
-        Ok(text) if text.split_whitespace().any(|one| one == "cpuset") => None,
-        Ok(_) => Some(without_cpuset(sys)),
-        Err(_) => Some(NO_HIERARCHY),
+    let unified = sys.text(format!("{CGROUPS}/cgroup.controllers"));
+    let is_there = |text: &String| text.split_whitespace().any(|one| one == "cpuset");
+    if unified.as_ref().is_ok_and(is_there) {
+        return None;
     }
-}
-
-/// Why the unified hierarchy is there and has no cpuset, and what to do: `/proc/cgroups` has its
-/// hierarchy, 0 without one of its own, its groups, and whether it is on (cgroups(7)).
-fn without_cpuset(sys: &Sys) -> &'static str {
-    let text = sys.text("proc/cgroups").unwrap_or_default();
-    let line = text.lines().find_map(|line| line.strip_prefix("cpuset"));
+    // The hierarchy of a controller, 0 without one of its own, its groups, and whether it is on
+    // (cgroups(7)).
+    let all = sys.text("proc/cgroups").unwrap_or_default();
+    let line = all.lines().find_map(|line| line.strip_prefix("cpuset"));
     let line: Vec<_> = line.unwrap_or_default().split_whitespace().collect();
-    match line[..] {
-        [_, _, "0"] => "cpuset is turned off: boot without cgroup_disable=cpuset",
-        [hierarchy, ..] if hierarchy != "0" => {
+    Some(match (line.as_slice(), unified) {
+        ([_, _, "0"], _) => "cpuset is turned off: boot without cgroup_disable=cpuset",
+        ([hierarchy, ..], _) if *hierarchy != "0" => {
             "cpuset belongs to cgroup v1: boot with systemd.unified_cgroup_hierarchy=1, or \
              cgroup_no_v1=cpuset"
         }
-        _ => {
+        (_, Err(_)) => NO_HIERARCHY,
+        (_, Ok(_)) => {
             "cgroup v2 is mounted and cpuset is not among its controllers: it is not delegated to \
              this container, or belongs to cgroup v1; run ebb on the host, or boot with \
              systemd.unified_cgroup_hierarchy=1"
         }
-    }
+    })
 }
 
 /// User tasks in the root group, which no cpuset restricts.

@@ -259,7 +259,7 @@ fn one(
     if let Err(reason) = original.check() {
         return Outcome::Failed { reason };
     }
-    let mut knob = match Knob::find(machine, place) {
+    let mut knob = match until_it_answers(patience, |_| Knob::find(machine, place)) {
         Ok(knob) => knob,
         Err(absent) => return without(sys, place, &absent, true),
     };
@@ -267,17 +267,7 @@ fn one(
     if knob.is_steered(sys) {
         return Outcome::Already;
     }
-    let set = loop {
-        let begun = Instant::now();
-        match knob.set(sys, last, |is| is == last, patience) {
-            Err(Absent::Silent { .. }) if !patience.is_zero() => {
-                thread::sleep(NAP);
-                *patience = patience.saturating_sub(begun.elapsed());
-            }
-            set => break set,
-        }
-    };
-    match set {
+    match until_it_answers(patience, |patience| knob.set(sys, last, |is| is == last, patience)) {
         Ok((before, after)) => match after == last || knob.is_manual(sys, last, &after) {
             true if before == after => Outcome::Already,
             true => Outcome::Restored { from: before },
@@ -287,6 +277,23 @@ fn one(
             }
         },
         Err(absent) => without(sys, place, &absent, false),
+    }
+}
+
+/// Asks again while a drive is silent.
+fn until_it_answers<T>(
+    patience: &mut Duration,
+    mut ask: impl FnMut(&mut Duration) -> Result<T, Absent>,
+) -> Result<T, Absent> {
+    loop {
+        let begun = Instant::now();
+        match ask(patience) {
+            Err(Absent::Silent { .. }) if !patience.is_zero() => {
+                thread::sleep(NAP);
+                *patience = patience.saturating_sub(begun.elapsed());
+            }
+            answer => return answer,
+        }
     }
 }
 

@@ -9,6 +9,7 @@
 #![allow(unsafe_code)]
 
 use std::fs::File;
+use std::io::ErrorKind;
 use std::path::PathBuf;
 
 use rustix::io::Errno;
@@ -17,6 +18,7 @@ use rustix::ioctl::{self, Ioctl as Call, IoctlOutput, Opcode};
 use crate::capability::Capability;
 use crate::nvme::wire::{HEALTH, IDENTIFY};
 use crate::nvme::{Admin, Health, Identity, POWER_LIMIT};
+use crate::patience::Silence;
 use crate::sys::{Absent, Sys};
 
 /// `struct nvme_admin_cmd`.
@@ -101,8 +103,14 @@ impl Ioctl {
     /// Where there is none, or we may not use it.
     pub fn open(sys: &Sys, name: &str) -> Result<Self, Absent> {
         let path = sys.path(format!("dev/{name}"));
-        let device = File::open(&path).map_err(|error| Absent::new(path.clone(), &error))?;
-        Ok(Self { path, device })
+        match File::open(&path) {
+            Ok(device) => Ok(Self { path, device }),
+            // `nvme_dev_open`: the controller is not live.
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                Err(Absent::Silent { path, silence: Silence::Resets })
+            }
+            Err(error) => Err(Absent::new(path, &error)),
+        }
     }
 
     fn submit(&self, command: Command, data: &mut [u8]) -> Result<u32, Absent> {
@@ -117,6 +125,10 @@ impl Ioctl {
         let failed = |error: String| Absent::Failed { path: self.path.clone(), error };
         match done {
             Ok((0, result)) => Ok(result),
+            // Path Related Status (NVMe Base 2.1, Figure 98): one that was opened before.
+            Ok((status, _)) if status & 0x700 == 0x300 => {
+                Err(Absent::Silent { path: self.path.clone(), silence: Silence::Resets })
+            }
             Ok((status, _)) => Err(failed(format!(
                 "admin command {opcode:#04x} ended with status {:#05x}",
                 status & 0x7ff
