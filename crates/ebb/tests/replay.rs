@@ -231,15 +231,15 @@ fn an_external_meter_is_integrated_with_its_accuracy() {
 fn a_command_meters_and_one_that_says_nothing_is_an_error() {
     let folder = tempfile::tempdir().unwrap();
     let (trace, target) = (small_trace(folder.path()), folder.path().to_str().unwrap());
-    let wrap = ["--beyond", "wrap", "--size", "8MiB", "--sample", "20 ms", &trace, target];
-    for command in ["echo 50", "while :; do echo 50 W; sleep 0.02; done"] {
+    let wrap = ["--beyond", "wrap", "--size", "8MiB", "--sample", "200 ms", &trace, target];
+    for command in ["echo 50", "while :; do echo 50 W; sleep 0.2; done"] {
         let slowly = ["--meter-command", command, "--rate-scale", "0.1"];
         let report = replay(&[&slowly, &wrap[..]].concat());
         let watts = report["repeats"][0]["energy"][0]["watts"].as_f64().unwrap();
         assert!((watts - 50.0).abs() < 1e-6, "{command}: {report}");
     }
     // A decimal comma is read where a semicolon divides, and refused where a comma may divide.
-    let comma = "while :; do echo \"$(date +%s,%N);35,4\"; sleep 0.02; done";
+    let comma = "while :; do echo \"$(date +%s,%N);35,4\"; sleep 0.2; done";
     let slowly = ["--meter-command", comma, "--rate-scale", "0.1"];
     let report = replay(&[&slowly, &wrap[..]].concat());
     let watts = report["repeats"][0]["energy"][0]["watts"].as_f64().unwrap();
@@ -259,9 +259,9 @@ fn a_command_meters_and_one_that_says_nothing_is_an_error() {
 fn meters_say_what_they_take_and_why_they_do_not() {
     let folder = tempfile::tempdir().unwrap();
     let (trace, target) = (small_trace(folder.path()), folder.path().to_str().unwrap());
-    let wrap = ["--beyond", "wrap", "--size", "8MiB", "--sample", "20 ms", &trace, target];
+    let wrap = ["--beyond", "wrap", "--size", "8MiB", "--sample", "200 ms", &trace, target];
     let meter = |heading: &str, line: &str| {
-        format!("printf '{heading}\\n'; while :; do echo \"{line}\"; sleep 0.02; done")
+        format!("printf '{heading}\\n'; while :; do echo \"{line}\"; sleep 0.2; done")
     };
     let date = "$(date -u +%Y/%m/%d), $(date -u +%H:%M:%S.%N)Z";
     for command in [

@@ -144,6 +144,12 @@ impl Host {
         self.lag = MeterLag::new(lag);
     }
 
+    /// How late the meter of the whole server is.
+    #[must_use]
+    pub fn meter_lag(&self) -> Nanos {
+        self.lag.age()
+    }
+
     /// Which part of the machine each of them is.
     #[must_use]
     pub fn layout(&self) -> &Layout {

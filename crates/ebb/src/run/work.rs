@@ -120,7 +120,6 @@ impl<'a> Work<'a> {
         let effect = Effect::of(&config, around.desk.orders());
         for budget in config.server_budgets().chain(effect.held.server_budget) {
             check_budget(&host, budget)?;
-            ebb_policy::server::check_meter(profile.board.meter_lag).context("server_budget")?;
         }
         let mut feeds = Feeds::new(config.machine.stated_feeds());
         let allowed = feeds.read(&host.machine().sys);
@@ -540,5 +539,6 @@ fn make(config: &Config, effect: &Effect, host: &Host, nth: u64) -> Result<(regi
 
 /// Refuses a budget of the whole server that this one cannot be held to.
 fn check_budget(host: &Host, budget: Watts) -> Result<()> {
+    ebb_policy::server::check_meter(host.meter_lag()).context("server_budget")?;
     ebb_policy::check_server_budget(host.topology(), budget).context("server_budget")
 }

@@ -202,27 +202,35 @@ fn a_host_that_nobody_waits_for_is_limited_for_as_long_as_the_run_lasts() {
 }
 
 /// Two supplies that share the load, each with a feed of its own; a recording of it decides alike.
+/// Adds a power supply; its device.
+fn supply(copy: &Copy, at: usize) -> String {
+    let (chip, device) = (format!("sys/class/hwmon/hwmon{}", 8 + at), format!("3-005{at}"));
+    for (file, text) in [("name", "cffps2"), ("in1_label", "vin"), ("power1_label", "pin")] {
+        copy.put(&format!("{chip}/{file}"), text);
+    }
+    let link = copy.folder.path().join("root").join(&chip).join("device");
+    std::os::unix::fs::symlink(format!("../../../devices/{device}"), link).unwrap();
+    device
+}
+
+/// What a power supply tells of its input.
+fn feed(copy: &Copy, at: usize, volts: u32, watts: f64) {
+    let chip = format!("sys/class/hwmon/hwmon{}", 8 + at);
+    copy.put(&format!("{chip}/in1_input"), volts * 1000);
+    copy.put(&format!("{chip}/power1_input"), format!("{:.0}", watts * 1e6));
+}
+
 #[test]
 fn while_a_feed_is_lost_the_server_takes_what_the_other_may_give() {
     let (copy, over) = (metered(), AtomicBool::new(false));
     let (config, folder) = (config(&copy), copy.folder.path());
     let [socket, record] = ["run.sock", "record"].map(|name| path(folder, name));
-    let supply = |at: usize, volts: u32, watts: f64| {
-        let chip = format!("sys/class/hwmon/hwmon{}", 8 + at);
-        copy.put(&format!("{chip}/in1_input"), volts * 1000);
-        copy.put(&format!("{chip}/power1_input"), format!("{:.0}", watts * 1e6));
-    };
     let mut text =
         fs::read_to_string(&config).unwrap() + "\npolicy = \"tide\"\nperiod = \"100 ms\"\n";
     let limit = draws(&copy, 0.7).floor();
     for (at, name) in ["A", "B"].into_iter().enumerate() {
-        let (chip, device) = (format!("sys/class/hwmon/hwmon{}", 8 + at), format!("3-005{at}"));
-        for (file, text) in [("name", "cffps2"), ("in1_label", "vin"), ("power1_label", "pin")] {
-            copy.put(&format!("{chip}/{file}"), text);
-        }
-        supply(at, 230, 100.0);
-        let link = folder.join("root").join(&chip).join("device");
-        std::os::unix::fs::symlink(format!("../../../devices/{device}"), link).unwrap();
+        let device = supply(&copy, at);
+        feed(&copy, at, 230, 100.0);
         text += &format!("[[machine.feeds]]\nname = {name:?}\nlimit = \"{limit} W\"\n");
         text += &format!("supplies = [{device:?}]\n");
     }
@@ -254,16 +262,16 @@ fn while_a_feed_is_lost_the_server_takes_what_the_other_may_give() {
             .unwrap();
         let acts = |status: &serde_json::Value| status["state"] == "acting";
         waits("both feed it", &|status| acts(status) && status["server_budget_w"] == 2.0 * limit);
-        supply(0, 0, 0.0);
-        supply(1, 230, 200.0);
+        feed(&copy, 0, 0, 0.0);
+        feed(&copy, 1, 230, 200.0);
         waits("the other one is left", &|status| {
             let lost = status["lost_feeds"] == serde_json::json!(["A"]);
             lost && status["server_budget_w"] == limit && draws(&copy, share(&copy)) <= limit
         });
         let text = prints(&["ctl", "--socket", &socket, "status"]);
         assert!(text.contains("no input: feed A"), "{text}");
-        supply(0, 230, 100.0);
-        supply(1, 230, 100.0);
+        feed(&copy, 0, 230, 100.0);
+        feed(&copy, 1, 230, 100.0);
         waits("it is back", &|status| {
             status.get("lost_feeds").is_none() && draws(&copy, share(&copy)) > limit
         });
@@ -358,4 +366,18 @@ fn what_cannot_be_kept_is_refused_at_the_start() {
     }
     fs::remove_dir_all(copy.folder.path().join("root").join(METER)).unwrap();
     refused(&["--policy", "tide", "--server-budget", "300 W"], "tide can do nothing here");
+    // By a meter that is too late, whether a budget or the feeds ask for it.
+    let late = path(copy.folder.path(), "late.toml");
+    fs::write(&late, format!("{PROFILE}[board]\nmeter_lag = '5.5 s'\n")).unwrap();
+    let late_config = path(copy.folder.path(), "late-ebb.toml");
+    supply(&copy, 0);
+    feed(&copy, 0, 230, 100.0);
+    for asks in [
+        "server_budget = '300 W'",
+        "[[machine.feeds]]\nname = 'A'\nlimit = '300 W'\nsupplies = ['3-0050']",
+    ] {
+        fs::write(&late_config, format!("policy = 'tide'\nprofile = {late:?}\n{asks}\n")).unwrap();
+        let (code, error) = fails(&str(&copy.args(&["run", "--apply", "--config", &late_config])));
+        assert!(code == 2 && error.contains("at most 5 s"), "{asks}: {error}");
+    }
 }

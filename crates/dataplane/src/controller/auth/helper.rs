@@ -135,14 +135,15 @@ pub(super) struct Helper {
 }
 
 impl Helper {
-    /// Starts it.
+    /// Starts it; `prepare` is what it does first, while nobody waits.
     ///
     /// # Errors
     /// When the system refuses the thread.
-    pub fn start() -> io::Result<Self> {
+    pub fn start(prepare: impl FnOnce() + Send + 'static) -> io::Result<Self> {
         let shared = Arc::new(Shared { queue: Mutex::new(Queue::new()), bell: Condvar::new() });
         let own = shared.clone();
         let body = move || {
+            prepare();
             // As a courtesy; who forbids it is welcome to.
             let _ = rustix::process::setpriority_process(None, NICE);
             own.work();

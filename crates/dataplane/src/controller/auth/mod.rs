@@ -32,6 +32,7 @@ use super::Subsystem;
 use super::association::{Association, Claim};
 use super::lock::lock;
 use crate::chap::{Group, Hash, Key};
+use crate::tls::Session;
 
 /// Time for a host to authenticate itself, from Connect or its first message on.
 const PATIENCE: Nanos = Nanos::from_secs(30);
@@ -109,7 +110,14 @@ impl Access {
         if rules.is_none() && tls.is_none() {
             return Ok(None);
         }
-        let (helper, attempts) = (Helper::start()?, Mutex::default());
+        let warms_up = tls.is_some();
+        let helper = Helper::start(move || {
+            if warms_up {
+                // Who comes first learns why it fails, if it does.
+                let _ = Session::warm_up();
+            }
+        })?;
+        let attempts = Mutex::default();
         Ok(Some(Self { rules, tls, helper, attempts, started: Instant::now() }))
     }
 
