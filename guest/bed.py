@@ -157,7 +157,7 @@ MISTRANSLATED = r"int3: 0000 \[#1\]"
 # every task does.
 WATCH = r"""setsid bash -c 'while sleep 20; do
         script=$(cat /tmp/running)
-        [ -e /proc/$script ] && [ $(($(date +%s) - $(stat -c %Y /tmp/running))) -gt 450 ] || continue
+        grep -qs /tmp/script /proc/$script/cmdline && [ $(($(date +%s) - $(stat -c %Y /tmp/running))) -gt 450 ] || continue
         for task in /proc/[0-9]*; do
             if read -rd "" name < $task/cmdline; then
                 echo "$task $(tr "\\0" " " < $task/cmdline) $(grep ^State $task/status)"
@@ -176,9 +176,10 @@ class Guest:
         port `forward` reaches the guest's port 4420."""
         self.console = folder / "console.log"
         agent, monitor = str(folder / "agent"), str(folder / "monitor")
-        # Software has no side channels to close, and closing them takes it time.
+        # Software has no side channels to close, and closing them takes it time. And
+        # addresses are the same in each start, for whoever looks one up.
         append = f"root=/dev/vda rw console=ttyS0 {first} loglevel=5 net.ifnames=0 panic=-1 " \
-            "mitigations=off"
+            "mitigations=off nokaslr"
         forwarded = f",hostfwd=tcp:{ADDRESS}:{forward}-:4420" if forward else ""
         command = [
             "qemu-system-x86_64", "-machine", "q35", "-accel", "tcg,thread=multi", *machine,
@@ -196,15 +197,15 @@ class Guest:
         self.log = folder / "qemu.log"
         self.process = subprocess.Popen(command, stderr=self.log.open("w"))
         try:
-            self.agent = self._connect(agent)
-            self.monitor = self._connect(monitor)
+            self.agent = self._connect(agent, 600)
+            self.monitor = self._connect(monitor, 60)
             self.monitor.readline()
             self._control("qmp_capabilities")
         except BaseException:
             self.stop()
             raise
 
-    def _connect(self, path):
+    def _connect(self, path, patience):
         stream = socket.socket(socket.AF_UNIX)
 
         def connected():
@@ -217,7 +218,7 @@ class Guest:
             return True
 
         until("qemu runs", connected, 60)
-        stream.settimeout(600)
+        stream.settimeout(patience)
         return stream.makefile("rwb")
 
     def _control(self, command, **arguments):
@@ -227,6 +228,7 @@ class Guest:
         while "return" not in (reply := json.loads(self.monitor.readline())):
             if "error" in reply:
                 raise Failure(f"qemu refuses {command}: {reply['error']['desc']}")
+        return reply["return"]
 
     def link(self, up):
         """Plugs the network cable in or pulls it."""
@@ -264,7 +266,7 @@ class Guest:
         return int(code), base64.b64decode(output).decode(errors="replace").strip()
 
     def busy(self):
-        """What qemu's threads do: one whose CPUs all stand still has stopped itself."""
+        """What qemu's threads do, and where the guest's CPUs are."""
         def ticks():
             told = {}
             for task in Path(f"/proc/{self.process.pid}/task").iterdir():
@@ -272,13 +274,17 @@ class Guest:
                 told[f"{name} {task.name}"] = sum(map(int, rest.split()[11:13]))
             return told
 
+        told = ""
         try:
             before = ticks()
             time.sleep(5)
-            return "ticks in 5 s: " + ", ".join(
+            told = "ticks in 5 s: " + ", ".join(
                 f"{name} {count - before.get(name, 0)}" for name, count in ticks().items())
-        except OSError:
-            return "qemu has ended"
+            command = {"command-line": "info registers -a"}
+            registers = self._control("human-monitor-command", **command)
+            return f"{told}; at {re.findall(r'RIP=[0-9a-f]*', registers)}"
+        except (OSError, ValueError) as error:
+            return f"{told}; qemu says nothing: {error}"
 
     def run(self, script):
         """Runs a script that must succeed; its output."""
