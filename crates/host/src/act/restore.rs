@@ -114,13 +114,14 @@ pub fn restore(
         return Ok(Restoration::default());
     };
     let machine = &recalling(machine, &all);
-    // Who is held still goes on first. Cores come back before what may hang; with the cpuset
-    // controller all lists of groups go.
+    // Who is held still goes on first. CPUs come back before what is theirs, cores before what may
+    // hang; with the cpuset controller all lists of groups go.
     all.originals.sort_by_key(|original| match &original.place {
         place if place.freezes() => 0,
-        Place::Controller { .. } => 1,
-        Place::Cpuset { .. } => 2,
-        _ => 3,
+        Place::Offline => 1,
+        Place::Controller { .. } => 2,
+        Place::Cpuset { .. } => 3,
+        _ => 4,
     });
     let mut tasks = before(machine, state, &mut all, leave);
     let mut places = every(machine, &all, leave);
