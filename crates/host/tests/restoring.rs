@@ -49,8 +49,8 @@ fn pending(outcome: &RestoreOutcome) -> bool {
     matches!(outcome, RestoreOutcome::Pending { .. })
 }
 
-/// A drive may need longer than the control loop waits: under load, while it wakes up, or while it is
-/// being reset, when Linux refuses to open it.
+/// A drive may need longer than the control loop waits: under load, while it wakes up, or while it
+/// is being reset, when Linux refuses to open it.
 #[test]
 fn a_drive_that_answers_late_is_waited_for() {
     for (trouble, amount) in [("dev/nvme0-slow", 1_200), ("dev/nvme0-resets", 3)] {
