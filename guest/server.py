@@ -13,6 +13,7 @@ from boots import boots
 from budget import budget, tenants
 from frozen import disk, frozen
 from likeness import likeness
+from measured import measured
 from reactors import reactors
 from replaying import replay
 from results import Results
@@ -336,8 +337,8 @@ FIRST = [boot, frequencies, idle_states, powercap, hwmon, probe, physics, deadli
 # What an end leaves is what was set before, at random.
 LAST = [ends, frozen, farewell, boots]
 SHORT = [*FIRST, *LAST]
-STEPS = [*FIRST, hidden, reactors, cores, offline, asleep, drives, limits, fans, jobs, likeness, replay, budget,
-         tenants, *LAST]
+STEPS = [*FIRST, hidden, reactors, cores, offline, asleep, drives, limits, fans, jobs, likeness, measured, replay,
+         budget, tenants, *LAST]
 
 
 class Ends:

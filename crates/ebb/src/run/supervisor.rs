@@ -29,6 +29,8 @@ const SILENCE: Duration = Duration::from_secs(10);
 const PERIODS: u32 = 5;
 /// Before its first cycle it finds and asks all drives, of which each may keep it for a while.
 const START: Duration = Duration::from_secs(60);
+/// Calls that tell where a worker hangs.
+const CALLS: usize = 8;
 /// A worker that was told to end, or killed, is waited for so long.
 const PATIENCE: Duration = Duration::from_secs(15);
 
@@ -60,7 +62,8 @@ pub fn supervise(folder: &Path, machine: &Machine, period: Duration, told: &[i32
     });
     let silent = listen(&ours, START.max(silence), silence)?;
     if let Some(silence) = silent {
-        out::note(format_args!("the worker was silent for {silence:?}: it is killed"));
+        let at = whereabouts(child.id());
+        out::note(format_args!("the worker was silent for {silence:?}: it is killed{at}"));
         let _ = child.kill();
     }
     let ended = wait(&mut child);
@@ -134,6 +137,24 @@ fn listen(
     }
 }
 
+/// What keeps a process, as far as the kernel says: its state, calls from the innermost one on, and
+/// how long it has waited for a CPU in all. The stack is for root alone.
+fn whereabouts(pid: u32) -> String {
+    let text = |file: &str| std::fs::read_to_string(format!("/proc/{pid}/{file}")).ok();
+    let state = text("stat").and_then(|stat| stat.rsplit_once(") ")?.1.chars().next());
+    // `[<0>] futex_wait+0x66/0x120`
+    let stack = text("stack").unwrap_or_default();
+    let calls = stack.lines().filter_map(|line| line.rsplit_once(' ')?.1.split('+').next());
+    let calls: Vec<_> = calls.take(CALLS).collect();
+    let delay = text("schedstat").and_then(|stat| stat.split(' ').nth(1)?.parse::<u64>().ok());
+    let delay =
+        delay.map(|ns| format!("; it has waited {:.1} s for a CPU in all", ns as f64 / 1e9));
+    let calls =
+        if calls.is_empty() { String::new() } else { format!(", in {}", calls.join(" < ")) };
+    let state = state.map(|state| format!(" (state {state}{calls})"));
+    state.unwrap_or_default() + &delay.unwrap_or_default()
+}
+
 /// Waits for the worker to end; one that the kernel keeps is not waited for for ever.
 fn wait(child: &mut Child) -> Option<ExitStatus> {
     let begun = Instant::now();
@@ -143,5 +164,28 @@ fn wait(child: &mut Child) -> Option<ExitStatus> {
             Ok(None) if begun.elapsed() < PATIENCE => thread::sleep(Duration::from_millis(20)),
             _ => return None,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_is_told_what_keeps_a_process() {
+        let mut child = Command::new("sleep").arg("60").spawn().unwrap();
+        let begun = Instant::now();
+        let told = loop {
+            let told = whereabouts(child.id());
+            if told.contains("(state S") || begun.elapsed() > Duration::from_secs(20) {
+                break told;
+            }
+            thread::sleep(Duration::from_millis(10));
+        };
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(told.contains("(state S") && told.ends_with(" s for a CPU in all"), "{told}");
+        assert_eq!(told.contains(", in "), rustix::process::geteuid().is_root(), "{told}");
+        assert_eq!(whereabouts(child.id()), "");
     }
 }

@@ -32,7 +32,9 @@
 //! would double the latency of a period's requests at half the capacity.
 //!
 //! In silence nothing is measured, and nobody waits: after five seconds of it cores go that no
-//! other work needs, as deep as the account allows. Before a baseline is known half of them may go.
+//! other work needs, as deep as the account allows and as the first requests after former silences
+//! have borne (`wakes.rs`). Before a baseline is known half of them may go. What these requests bear
+//! goes on under those that follow.
 //!
 //! PACER inside takes care of what it does not by itself (`pacer/care.rs`): it parks no more than
 //! half at a time, knows reads from writes, and saves only what the noise of the load lets it be
@@ -42,10 +44,12 @@
 //! other nine are PACER's, whose baseline has their wake-ups in it.
 
 mod heavier;
+mod wakes;
 
 use self::heavier::{Heavier, Period};
+use self::wakes::Wakes;
 use crate::PolicyError;
-use crate::cpu::pacer::{Pacer, PacerParams, RECALLED};
+use crate::cpu::pacer::{Pacer, PacerParams, RECALLED, Reserve};
 use crate::ssd::Apst;
 use crate::topology::Topology;
 use crate::units::Nanos;
@@ -97,6 +101,7 @@ pub struct PacerPlus {
     /// Whether no request came in the last period.
     silent: bool,
     heavier: Heavier,
+    wakes: Wakes,
 }
 
 impl PacerPlus {
@@ -121,6 +126,7 @@ impl PacerPlus {
             periods: 0.0,
             silent: false,
             heavier: Heavier::new(),
+            wakes: Wakes::default(),
         })
     }
 
@@ -148,13 +154,18 @@ impl PacerPlus {
         let Some(l_baseline) = self.pacer.l_baseline(&signals.io) else { return };
         let (l, n) = (l.0 as f64, n as f64);
         // A period at full capacity still ends what the one before has left waiting.
-        let now = self.capacity(signals);
+        let now = self.pacer.capacity(|g| signals.in_force.group(g));
         let capacity = now.min(std::mem::replace(&mut self.before, now));
         let n_baseline = self.pacer.baseline_rate() * signals.period.seconds();
         let period = Period { n, l, l_baseline, n_baseline, capacity };
+        if self.pacer.wakes(n) {
+            let native = self.heavier.latency(&period);
+            self.wakes.add((l / native - 1.0) / self.plf, now);
+        }
         self.account *= fade;
         self.bunch *= fade;
         self.heavier.fade(fade);
+        self.wakes.fade(fade);
         if capacity < 1.0 {
             self.heavier.clean = false;
             if let Some(period) = self.heavier.wait(period) {
@@ -186,16 +197,6 @@ impl PacerPlus {
         let most = (1.0 + self.plf) * period.l_baseline - period.l;
         let left = (1.0 + self.plf) * native - period.l;
         left.min(most.max(self.plf * period.l_baseline)) * period.n
-    }
-
-    /// Capacity in force as a share of all: that of the group with the least.
-    fn capacity(&self, signals: &Signals) -> f64 {
-        let highest = self.topology.max_frequency();
-        let share = |g: usize| {
-            let (group, all) = (signals.in_force.group(g), self.topology.groups[g].cores.max(1));
-            f64::from(group.active) / f64::from(all) * (group.frequency / highest)
-        };
-        self.topology.io_groups().map(share).fold(1.0, f64::min)
     }
 
     /// The share `s` of the capacity with which the account can pay for the worst bunch once more.
@@ -243,7 +244,8 @@ impl Policy for PacerPlus {
         } else {
             (self.balance() < 0.0).then_some("pacer-plus:overdrawn")
         };
-        self.pacer.step_held(held, self.reserve(), signals, request);
+        let reserve = Reserve { awake: self.reserve(), asleep: self.wakes.reserve() };
+        self.pacer.step_held(held, reserve, signals, request);
         self.apst.step(signals, request);
         for g in self.topology.io_groups() {
             let active = request.active_cores.get(g).unwrap_or(self.topology.groups[g].cores);

@@ -76,6 +76,13 @@ enum State {
     Idle,
 }
 
+/// Shares of the capacity that stay whatever is saved: while requests come, and in Idle.
+#[derive(Debug, Clone, Copy, Default)]
+pub(in crate::cpu) struct Reserve {
+    pub awake: f64,
+    pub asleep: f64,
+}
+
 /// The controller.
 #[derive(Debug, Clone)]
 pub struct Pacer {
@@ -106,19 +113,21 @@ pub struct Pacer {
     kept: Vec<GroupSetting>,
     /// Core-seconds that a request took there in each group, where that is known.
     kept_work: Vec<Option<f64>>,
-    /// Since when the baseline is being learned.
+    /// Since when the baseline is being learned, and how long that took last.
     learning: Option<Nanos>,
-    /// Whether this silence has its setting, and that is everything.
-    resting: bool,
-    spared: bool,
-    /// Windows that there had been when the last one began.
+    took: Nanos,
+    /// Windows that there had been when the last silence began.
     rested: Option<u64>,
+    /// Whether this one keeps everything on.
+    spared: bool,
     /// Unstable only to learn the baseline again: go back to `kept` if it has not changed.
     relearning: bool,
     /// For how long to go on asking for `kept`.
     resume: Nanos,
     /// Cores and frequencies that were in force in the period that ended: what was measured.
     in_force: Vec<GroupSetting>,
+    /// The setting that the windows are of.
+    measured: Vec<GroupSetting>,
     /// Cores and frequencies that are asked for.
     asked: Vec<GroupSetting>,
 }
@@ -151,12 +160,13 @@ impl Pacer {
             kept: native.clone(),
             kept_work: vec![None; groups],
             learning: None,
-            resting: false,
+            took: Nanos::ZERO,
             rested: None,
             spared: false,
             relearning: false,
             resume: Nanos::ZERO,
             in_force: native.clone(),
+            measured: native.clone(),
             asked: native.clone(),
             native,
             params,
@@ -180,36 +190,62 @@ impl Pacer {
         self.care.map_or(f64::NAN, |care| care.rate())
     }
 
+    /// Whether `n` requests are the first after a silence, and enough to tell.
+    pub(in crate::cpu) fn wakes(&self, n: f64) -> bool {
+        self.state == State::Idle && n >= self.params.burst_requests as f64
+    }
+
+    /// Capacity of a setting as a share of all: that of the group with the least.
+    pub(in crate::cpu) fn capacity(&self, of: impl Fn(usize) -> GroupSetting) -> f64 {
+        let highest = self.topology.max_frequency();
+        let share = |g: usize| {
+            let (group, all) = (of(g), self.topology.groups[g].cores.max(1));
+            f64::from(group.active) / f64::from(all) * (group.frequency / highest)
+        };
+        self.topology.io_groups().map(share).fold(1.0, f64::min)
+    }
+
     /// One period; nothing is saved if `held` says why.
     pub(in crate::cpu) fn step_held(
         &mut self,
         held: Option<&'static str>,
-        reserve: f64,
+        reserve: Reserve,
         signals: &Signals,
         request: &mut Request,
     ) {
         if let Some(care) = &mut self.care {
-            care.reserve = reserve;
+            care.reserve = reserve.awake;
         }
         self.adopt(&signals.in_force, request);
         self.ceilings.update(&self.topology, signals);
         let expected = self.mixed(&Ops::of(&signals.io)) * (1.0 + self.params.plf);
         let burst = self.burst.check(signals, &self.topology, expected);
         let idle = self.idle.check(&signals.io, signals.period);
-        self.resting &= self.idle.silent(SILENCE);
         match self.state {
-            State::Idle => self.idle(signals, request),
+            State::Idle => self.idle(signals, (idle, held.is_some()), request),
+            _ if self.care.is_some() && self.idle.silent(SILENCE) => {
+                self.begin_rest();
+                self.idle(signals, (idle, held.is_some()), request);
+            }
             _ if idle => self.enter_idle(request),
-            _ if self.may_rest() && held.is_none() => self.rest(signals, request),
             State::Unstable => self.unstable(signals, held.is_some(), request),
             State::Stable => self.stable(signals, held.or(burst), request),
         }
+        if let Some(care) = &mut self.care
+            && self.state == State::Idle
+        {
+            care.reserve = reserve.awake.max(reserve.asleep);
+        }
         self.keep_reserve(request);
-        match self.had(&self.asked) {
-            true => {}
-            // What is measured there is measured with everything on.
-            false if self.state == State::Unstable => self.windows.paused(),
-            false => self.windows.changed(),
+        if self.had(&self.asked) {
+            return;
+        }
+        // Nothing is measured in Idle: what was before goes on where that setting comes back.
+        if self.state == State::Idle || self.asked == self.measured {
+            self.windows.paused();
+        } else {
+            self.windows.changed();
+            self.measured.copy_from_slice(&self.asked);
         }
     }
 
@@ -307,6 +343,7 @@ impl Pacer {
             self.windows.clear();
             self.memory.acquit();
             self.set(request, Self::given, "pacer:as-given");
+            self.measured.copy_from_slice(&self.asked);
         }
     }
 
@@ -320,20 +357,15 @@ impl Pacer {
     }
 
     fn enter_idle(&mut self, request: &mut Request) {
-        match self.state {
-            // What was measured with everything on is still of the load that comes back.
-            State::Unstable if self.care.is_some() => self.windows.paused(),
-            State::Stable if self.care.is_some() => {
-                // A saving that was begun is measured then.
-                self.kept.copy_from_slice(&self.asked);
-                self.windows.clear();
-            }
-            _ => self.windows.clear(),
-        }
         self.state = State::Idle;
+        self.windows.clear();
         self.memory.acquit();
         (self.relearning, self.resume) = (false, Nanos::ZERO);
         self.background = Background::default();
+        self.race(request);
+    }
+
+    fn race(&mut self, request: &mut Request) {
         self.set(request, Self::all, "pacer:idle-race");
         request.ask_background(BackgroundMode::Race, "pacer:idle-race");
     }
@@ -349,28 +381,26 @@ impl Pacer {
         }
     }
 
-    /// Whether cores may go without a setting that was measured: in silence, within the reserve,
-    /// where no saving is about to be measured.
-    fn may_rest(&self) -> bool {
-        let saves = self.state == State::Stable && self.asked != self.native;
-        self.care.is_some() && self.idle.silent(SILENCE) && !saves
+    /// Idle with care: what is on is the reserve at least, so it begins sooner and races later.
+    fn begin_rest(&mut self) {
+        if self.state == State::Stable && self.asked != self.native {
+            // A saving that was begun is measured when requests are back.
+            self.kept.copy_from_slice(&self.asked);
+        }
+        self.windows.paused();
+        // Nothing was measured of a burst that came and went while the cores came back: the next
+        // one meets all of them.
+        let count = Some(self.windows.count());
+        self.spared = self.state == State::Unstable && self.rested == count;
+        self.rested = count.filter(|_| !self.spared);
+        self.state = State::Idle;
+        self.memory.acquit();
+        (self.relearning, self.resume) = (false, Nanos::ZERO);
+        self.background = Background::default();
     }
 
     /// What other work takes, of users' requests there being none; the reserve comes on top.
     fn rest(&mut self, signals: &Signals, request: &mut Request) {
-        if self.state == State::Stable {
-            self.state = State::Unstable;
-        }
-        if !std::mem::replace(&mut self.resting, true) {
-            // Nothing was measured of a burst that came and went while the cores came back: the
-            // next one meets all of them.
-            let count = Some(self.windows.count());
-            self.spared = self.rested == count;
-            self.rested = count.filter(|_| !self.spared);
-        }
-        if self.spared && self.state == State::Unstable {
-            return self.set(request, Self::all, "pacer-plus:learning");
-        }
         let (u_max, highest) = (self.params.max_utilisation, self.topology.max_frequency());
         self.each_io_group(|pacer, g| {
             let sensed = signals.groups.get(g);
@@ -409,33 +439,53 @@ impl Pacer {
         }
     }
 
-    /// Users are back. With care they meet what kept `plf` before, as long as that is trusted; or
-    /// everything, and what was measured with that still counts.
-    fn wake(&mut self, signals: &Signals, request: &mut Request) {
+    /// Users are back. With care, once the baseline is learned and as long as it is trusted, they
+    /// keep what the silence has left if that kept `plf` in the period before, or else meet what
+    /// kept it last.
+    fn wake(&mut self, signals: &Signals, held: bool, request: &mut Request) {
         let reason = "pacer:user-request";
+        request.ask_background(BackgroundMode::Normal, reason);
         let age = signals.now.saturating_sub(self.learned_at);
+        let learned = self.l_baseline > 0.0 && age < self.trusted_for;
         if self.care.is_none() {
             self.enter_unstable(request, reason);
-        } else if self.kept != self.native && age < self.trusted_for {
-            (self.state, self.resume) = (State::Stable, RESUME);
-            self.windows.clear();
-            self.set(request, Self::last_kept, reason);
+        } else if held || !learned {
+            (self.state, self.relearning) = (State::Unstable, self.kept != self.native);
+            self.unstable(signals, held, request);
         } else {
-            self.state = State::Unstable;
-            self.set(request, Self::all, reason);
+            if self.bears(signals) {
+                self.kept.copy_from_slice(&self.in_force);
+            }
+            (self.state, self.resume, self.learning) = (State::Stable, RESUME, None);
+            self.set(request, Self::last_kept, reason);
         }
-        request.ask_background(BackgroundMode::Normal, reason);
     }
 
-    fn idle(&mut self, signals: &Signals, request: &mut Request) {
+    /// Whether the requests of a period were served within `plf` by what was in force.
+    fn bears(&self, signals: &Signals) -> bool {
+        let Some(care) = self.care.filter(|_| self.params.tail.is_none()) else { return false };
+        let Some((n, l)) = window::completions(&signals.io) else { return false };
+        let l_baseline = care.low(care.baseline(self.l_baseline, &Ops::of(&signals.io)));
+        n >= self.params.burst_requests
+            && care.high(l, 0.0, 1) <= (1.0 + self.params.plf) * l_baseline
+            && self.topology.io_groups().all(|g| {
+                let u = signals.groups.get(g).and_then(utilisation);
+                u.is_some_and(|u| u <= self.params.max_utilisation)
+            })
+    }
+
+    /// No requests, for long enough to race if `long`; nothing is saved afterwards if `held`.
+    fn idle(&mut self, signals: &Signals, (long, held): (bool, bool), request: &mut Request) {
         if signals.io.arrived.is_some_and(|n| n > 0) {
-            self.wake(signals, request);
-        } else if !self.background.resting(signals.background_pending, signals.period) {
-            self.set(request, Self::all, "pacer:idle-race");
-        } else if self.may_rest() {
-            self.rest(signals, request);
-        } else {
+            self.wake(signals, held, request);
+        } else if long && !self.background.resting(signals.background_pending, signals.period) {
+            self.race(request);
+        } else if self.care.is_none() {
             self.set(request, Self::last_kept, "pacer:idle-rest");
+        } else if self.spared && !long {
+            self.set(request, Self::all, "pacer-plus:learning");
+        } else {
+            self.rest(signals, request);
         }
     }
 }
@@ -450,7 +500,7 @@ impl Policy for Pacer {
     }
 
     fn step(&mut self, signals: &Signals, request: &mut Request) {
-        self.step_held(None, 0.0, signals, request);
+        self.step_held(None, Reserve::default(), signals, request);
     }
 }
 

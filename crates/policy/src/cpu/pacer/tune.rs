@@ -157,13 +157,12 @@ impl Pacer {
         self.tail_baseline = self.windows.tail();
         self.ceilings.learn();
         let (age, took) = (self.params.baseline_age, self.windows.span());
-        let since = self.learning.take().unwrap_or(now);
+        if let Some(since) = self.learning.take() {
+            self.took = now.saturating_sub(since);
+        }
         self.trusted_for = match &self.care {
             // Of a load with silences a window or two come with each burst.
-            Some(care) => {
-                let took = took.max(now.saturating_sub(since));
-                care.trusted_for(age, self.params.stable_thresh, took)
-            }
+            Some(care) => care.trusted_for(age, self.params.stable_thresh, took.max(self.took)),
             None => age.max(Nanos(took.0.saturating_mul(LEARNING_SHARE))),
         };
     }

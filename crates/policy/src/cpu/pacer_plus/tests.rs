@@ -257,3 +257,42 @@ fn silence_takes_no_core_from_other_work() {
     assert_eq!(shares[1], 1.0, "14 of 16 cores are busy: {shares:?}");
     assert!(shares[0] < 0.6 && shares[2] < 0.7, "{shares:?}");
 }
+
+/// A settled run, a silence of ten seconds and a period of requests that take so many times the
+/// native latency: what was in force in silence, and what is after it.
+fn wakes(run: &mut Loop<PacerPlus>, times: f64) -> [Vec<GroupSetting>; 2] {
+    let rate = std::mem::take(&mut run.plant.rate);
+    run.run(20);
+    run.plant.rate = rate;
+    let (silence, calm) = (run.groups(), run.plant.native_latency());
+    run.step_with(|signals| {
+        signals.io.mean_latency = Some(Nanos::from_seconds(times * calm));
+    });
+    [silence, run.groups()]
+}
+
+/// What the first requests bear need not be given back for the others.
+#[test]
+fn a_burst_goes_on_with_what_the_silence_has_left_it() {
+    let mut run = plus(Plant::new(2e3), 0.2);
+    run.run(400);
+    let calm = run.groups();
+    let [silence, after] = wakes(&mut run, 1.1);
+    assert_eq!(after, silence);
+    assert_ne!(silence, calm, "nothing more is saved in silence");
+    let [silence, after] = wakes(&mut run, 1.4);
+    assert_ne!(after, silence);
+}
+
+/// A burst that the cores of a silence were too few for meets more of them after the next.
+#[test]
+fn silence_keeps_what_the_first_requests_after_it_need() {
+    let mut run = plus(Plant::new(20e3), 0.2);
+    run.run(400);
+    let [before, _] = wakes(&mut run, 4.0);
+    run.run(400);
+    let [after, _] = wakes(&mut run, 1.1);
+    for (before, after) in before.iter().zip(after) {
+        assert!(after.active > before.active, "{before:?} {after:?}");
+    }
+}
