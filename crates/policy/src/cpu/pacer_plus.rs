@@ -33,8 +33,8 @@
 //!
 //! In silence nothing is measured, and nobody waits: after five seconds of it cores go that no
 //! other work needs, as deep as the account allows and as the first requests after former silences
-//! have borne (`wakes.rs`). Before a baseline is known half of them may go. What these requests bear
-//! goes on under those that follow.
+//! have borne (`wakes.rs`). Before a baseline is known half of them may go. What those requests
+//! bear goes on under the next ones.
 //!
 //! PACER inside takes care of what it does not by itself (`pacer/care.rs`): it parks no more than
 //! half at a time, knows reads from writes, and saves only what the noise of the load lets it be
