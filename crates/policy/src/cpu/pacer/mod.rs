@@ -227,7 +227,11 @@ impl Pacer {
                 self.begin_rest();
                 self.idle(signals, (idle, held.is_some()), request);
             }
-            _ if idle => self.enter_idle(request),
+            _ if idle => {
+                self.windows.clear();
+                self.enter_idle();
+                self.race(request);
+            }
             State::Unstable => self.unstable(signals, held.is_some(), request),
             State::Stable => self.stable(signals, held.or(burst), request),
         }
@@ -356,13 +360,11 @@ impl Pacer {
         request.ask_background(BackgroundMode::Normal, reason);
     }
 
-    fn enter_idle(&mut self, request: &mut Request) {
+    fn enter_idle(&mut self) {
         self.state = State::Idle;
-        self.windows.clear();
         self.memory.acquit();
         (self.relearning, self.resume) = (false, Nanos::ZERO);
         self.background = Background::default();
-        self.race(request);
     }
 
     fn race(&mut self, request: &mut Request) {
@@ -393,10 +395,7 @@ impl Pacer {
         let count = Some(self.windows.count());
         self.spared = self.state == State::Unstable && self.rested == count;
         self.rested = count.filter(|_| !self.spared);
-        self.state = State::Idle;
-        self.memory.acquit();
-        (self.relearning, self.resume) = (false, Nanos::ZERO);
-        self.background = Background::default();
+        self.enter_idle();
     }
 
     /// What other work takes, of users' requests there being none; the reserve comes on top.
