@@ -109,7 +109,7 @@ pub struct Pacer {
     /// How long the baseline, and a floor, is to be trusted.
     trusted_for: Nanos,
     /// The last setting that was measured to keep `plf`; with care, after a silence, the one
-    /// that was about to be.
+    /// that was about to be, or that the first requests have borne.
     kept: Vec<GroupSetting>,
     /// Core-seconds that a request took there in each group, where that is known.
     kept_work: Vec<Option<f64>>,
