@@ -138,7 +138,7 @@ fn listen(
 }
 
 /// What keeps a process, as far as the kernel says: its state, calls from the innermost one on, and
-/// how long it has waited for a CPU in all. The stack is for root alone.
+/// how long it has waited for a CPU in all. The stack is shown to CAP_SYS_ADMIN alone.
 fn whereabouts(pid: u32) -> String {
     let text = |file: &str| std::fs::read_to_string(format!("/proc/{pid}/{file}")).ok();
     let state = text("stat").and_then(|stat| stat.rsplit_once(") ")?.1.chars().next());
@@ -182,10 +182,12 @@ mod tests {
             }
             thread::sleep(Duration::from_millis(10));
         };
+        // Shown to CAP_SYS_ADMIN alone, which root in a container may lack.
+        let stack = std::fs::read_to_string(format!("/proc/{}/stack", child.id()));
         child.kill().unwrap();
         child.wait().unwrap();
         assert!(told.contains("(state S") && told.ends_with(" s for a CPU in all"), "{told}");
-        assert_eq!(told.contains(", in "), rustix::process::geteuid().is_root(), "{told}");
+        assert_eq!(told.contains(", in "), stack.is_ok_and(|stack| !stack.is_empty()), "{told}");
         assert_eq!(whereabouts(child.id()), "");
     }
 }
