@@ -1,6 +1,7 @@
 """`ebb run` as a service of systemd, with the units as they ship: it ends in every way that systemd
 has, and everything is as it was."""
 
+import json
 from pathlib import Path
 
 import server
@@ -136,6 +137,22 @@ def starts(bed):
     expect(held == 1 << dac_override | 1 << sys_admin | 1 << sys_nice, f"capabilities: {held:#x}")
 
 
+def journals(bed):
+    """the journal finds what it decided by fields, with their priorities"""
+    def found(match):
+        told = bed.guest.attempt(f"journalctl --no-pager -q -u ebb -o json -n 1 {match}")[1]
+        return told and json.loads(told)
+
+    bed.until("the journal has its state", lambda: found("EBB_STATE=acting"))
+    state = found("EBB_STATE=acting")
+    expect((state["MESSAGE"], state["PRIORITY"]) == ("acting", "5"), state)
+    bed.until("the journal has what it did to fans", lambda: found("EBB_CONTROL=fan_duty"))
+    fans = found("EBB_CONTROL=fan_duty")
+    expect(fans["PRIORITY"] == "6" and fans["_SYSTEMD_UNIT"] == "ebb.service", fans)
+    missing = {"EBB_OF", "EBB_POLICY", "EBB_REASON", "EBB_ASKED", "EBB_TO"} - fans.keys()
+    expect(not missing, f"no {missing}: {fans}")
+
+
 def reloads(bed):
     """systemctl reload gives it a new budget without a start"""
     before = bed.show("MainPID")
@@ -251,5 +268,5 @@ def serves_again(bed):
     expect(result == "success", f"it ended by {result}")
 
 
-STEPS = [boot, starts, reloads, stopped, killed, hangs, resets, serves, serves_again]
+STEPS = [boot, starts, journals, reloads, stopped, killed, hangs, resets, serves, serves_again]
 SHORT = []
