@@ -92,6 +92,9 @@ fn it_holds_all_that_the_units_and_scripts_name() {
     }
     assert!(contents.contains_key("/usr/lib/sysusers.d/ebb-serve.conf"));
     assert!(contents.contains_key("/usr/lib/tmpfiles.d/ebb.conf"));
+    for file in ["grafana/ebb.json", "prometheus/ebb-alerts.yml"] {
+        assert!(contents.contains_key(&format!("/usr/share/ebb/{file}")), "{file}");
+    }
     // Nothing is touched by it.
     for file in metadata()["conf-files"].as_array().unwrap() {
         let file = &contents[file.as_str().unwrap()];

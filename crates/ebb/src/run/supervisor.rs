@@ -31,6 +31,8 @@ const PERIODS: u32 = 5;
 const START: Duration = Duration::from_secs(60);
 /// Calls that tell where a worker hangs.
 const CALLS: usize = 8;
+/// One that runs, and does not wait, does so in this.
+const MOMENT: Duration = Duration::from_millis(200);
 /// A worker that was told to end, or killed, is waited for so long.
 const PATIENCE: Duration = Duration::from_secs(15);
 
@@ -137,8 +139,9 @@ fn listen(
     }
 }
 
-/// What keeps a process, as far as the kernel says: its state, calls from the innermost one on, and
-/// how long it has waited for a CPU in all. The stack is shown to CAP_SYS_ADMIN alone.
+/// What keeps a process, as far as the kernel says: its state, calls from the innermost one on, how
+/// long it has run of a moment from now on, and how long it has waited for a CPU in all. The stack is
+/// shown to CAP_SYS_ADMIN alone.
 fn whereabouts(pid: u32) -> String {
     let text = |file: &str| std::fs::read_to_string(format!("/proc/{pid}/{file}")).ok();
     let state = text("stat").and_then(|stat| stat.rsplit_once(") ")?.1.chars().next());
@@ -146,13 +149,25 @@ fn whereabouts(pid: u32) -> String {
     let stack = text("stack").unwrap_or_default();
     let calls = stack.lines().filter_map(|line| line.rsplit_once(' ')?.1.split('+').next());
     let calls: Vec<_> = calls.take(CALLS).collect();
-    let delay = text("schedstat").and_then(|stat| stat.split(' ').nth(1)?.parse::<u64>().ok());
-    let delay =
-        delay.map(|ns| format!("; it has waited {:.1} s for a CPU in all", ns as f64 / 1e9));
+    // What it ran and what it waited, in nanoseconds.
+    let times = || -> Option<[Duration; 2]> {
+        let stat = text("schedstat")?;
+        let mut times =
+            stat.split(' ').map_while(|time| time.parse().ok().map(Duration::from_nanos));
+        Some([times.next()?, times.next()?])
+    };
+    let times = times().and_then(|[ran, _]| {
+        thread::sleep(MOMENT);
+        let [now, waited] = times()?;
+        let (ran, waited) = (now.saturating_sub(ran), waited.as_secs_f64());
+        Some(format!(
+            "; it ran {ran:.1?} of {MOMENT:?} and has waited {waited:.1} s for a CPU in all"
+        ))
+    });
     let calls =
         if calls.is_empty() { String::new() } else { format!(", in {}", calls.join(" < ")) };
     let state = state.map(|state| format!(" (state {state}{calls})"));
-    state.unwrap_or_default() + &delay.unwrap_or_default()
+    state.unwrap_or_default() + &times.unwrap_or_default()
 }
 
 /// Waits for the worker to end; one that the kernel keeps is not waited for for ever.
