@@ -273,6 +273,8 @@ impl Host {
         let is_known = known.is_some();
         let contact = known.unwrap_or_else(|| {
             let trials = acting.contact(&self.machine, &self.topology);
+            // Where that fails an end sets back more than it has to.
+            let _ = acting.let_go();
             Contact { of, trials }
         });
         contact.save(state);
@@ -333,6 +335,14 @@ impl Host {
         notices.extend(self.drives.iter_mut().filter_map(DriveWatch::notice));
         notices.extend(self.acting.as_mut().map(Acting::notices).unwrap_or_default());
         notices
+    }
+
+    /// Puts on disk which settings an end is to write: not those that Ebb has not set.
+    ///
+    /// # Errors
+    /// Where that cannot be written; then an end writes settings like those that it has set, too.
+    pub fn let_go(&mut self) -> Result<(), StateError> {
+        self.acting.as_mut().map_or(Ok(()), Acting::let_go)
     }
 
     /// Compares all places that are set with what they say now, but those of drives that sleep;

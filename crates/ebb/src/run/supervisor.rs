@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use ebb_host::{Lock, Machine, State};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, kill_process, setpriority_process};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
@@ -29,6 +29,8 @@ const SILENCE: Duration = Duration::from_secs(10);
 const PERIODS: u32 = 5;
 /// Before its first cycle it finds and asks all drives, of which each may keep it for a while.
 const START: Duration = Duration::from_secs(60);
+/// Who takes cores from the load must not wait behind it.
+const NICE: i32 = -20;
 /// Calls that tell where a worker hangs.
 const CALLS: usize = 8;
 /// One that runs, and does not wait, does so in this.
@@ -51,6 +53,8 @@ pub fn supervise(folder: &Path, machine: &Machine, period: Duration, told: &[i32
     if let Err(error) = restore::all(machine, &state, None) {
         out::note(format_args!("{error:#}"));
     }
+    // It takes CAP_SYS_NICE; without it control may come late.
+    let _ = setpriority_process(None, NICE);
     // The worker keeps the lock if it outlives this process.
     let started = lock.shared_with(|| worker(theirs)).context("cannot share the lock")?;
     let mut child = started.context("cannot start the worker")?;

@@ -187,6 +187,9 @@ impl<'a> Work<'a> {
         self.say_latency()?;
         let done = self.cycles(signals);
         self.sum_up();
+        if let Err(error) = self.host.let_go() {
+            out::note(error);
+        }
         let set_back = self.state.as_ref().map_or(Ok(()), |state| {
             // Where each place is may have changed with the machine.
             restore::all(&self.args.machine()?, state, None)

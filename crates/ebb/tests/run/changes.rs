@@ -8,10 +8,14 @@ use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, getpriority_process, kill_process};
 use serde_json::Value;
 
-use super::{CHIP, CPU, Copy, worker};
+use super::{CHIP, CPU, Copy, kill_both, str, worker};
+use crate::common::prints;
+
+/// `include/uapi/linux/capability.h`.
+const CAP_SYS_NICE: u32 = 23;
 
 /// A daemon that acts, and what it says.
 struct Daemon<'a> {
@@ -254,4 +258,40 @@ fn what_has_gone_waits_and_fails_nothing() {
     copy.put(&format!("{CPU}/online"), "0-3");
     crate::common::prints(&super::str(&copy.args(&["restore"])));
     assert_eq!(copy.get(&limit(3)), "3000000");
+}
+
+/// Clocks are given to it, it sets none, and somebody else does.
+#[test]
+fn what_others_set_stays_where_ebb_has_set_nothing() {
+    for killed in [false, true] {
+        let copy = Copy::new();
+        let mut daemon = Daemon::start(&copy, "constant(ghz=3)+eadc");
+        daemon.says("first contact: fan_duty works");
+        daemon.waits(&format!("{CHIP}/pwm1_enable"), "1");
+        copy.put(&limit(2), 1_500_000);
+        if killed {
+            kill_both(daemon.child);
+            prints(&str(&copy.args(&["restore"])));
+        } else {
+            daemon.ends();
+        }
+        assert_eq!([2, 0].map(|cpu| copy.get(&limit(cpu))), ["1500000", "3000000"]);
+        assert_eq!(copy.get(&format!("{CHIP}/pwm1_enable")), "5");
+    }
+}
+
+/// It takes cores from what then runs on the others: control must not wait behind that.
+#[test]
+fn who_acts_comes_first_and_who_is_asked_comes_last() {
+    let copy = Copy::new();
+    let daemon = Daemon::start(&copy, "eadc");
+    daemon.waits(&format!("{CHIP}/pwm1_enable"), "1");
+    let nice = |pid: i32| getpriority_process(Pid::from_raw(pid)).unwrap();
+    let all = [daemon.child.id().cast_signed(), worker(&daemon.child).as_raw_nonzero().get()];
+    let status = fs::read_to_string("/proc/self/status").unwrap();
+    let held = status.lines().find_map(|line| line.strip_prefix("CapEff:")).unwrap();
+    let may = u64::from_str_radix(held.trim(), 16).unwrap() & 1 << CAP_SYS_NICE != 0;
+    let own = nice(0);
+    assert_eq!(all.map(nice), [if may { -20 } else { own }; 2]);
+    daemon.ends();
 }

@@ -13,6 +13,7 @@ use crate::act::idle_wake::{self, IdleWake};
 use crate::act::jobs::Jobs;
 use crate::act::knob::Place;
 use crate::act::originals::State;
+use crate::act::owned::StateError;
 use crate::act::packages::Packages;
 use crate::act::parking::Parking;
 use crate::act::places::{cap_place, fan_places};
@@ -198,6 +199,11 @@ impl Acting {
         let mut resting = self.offline();
         resting.extend(&self.away);
         resting
+    }
+
+    /// See [`crate::Host::let_go`].
+    pub fn let_go(&mut self) -> Result<(), StateError> {
+        self.steering.let_go()
     }
 
     /// Says something of the packages' power limit.

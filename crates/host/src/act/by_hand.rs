@@ -77,8 +77,9 @@ pub enum SweepError {
 pub(super) fn save(
     machine: &Machine,
     state: &State,
-    found: Vec<Original>,
+    mut found: Vec<Original>,
 ) -> Result<(), SweepError> {
+    found.iter_mut().for_each(|original| original.touched = true);
     state.save(&machine.boot().unwrap_or_default(), found)?;
     Ok(lock::remember(&machine.sys, state.path())?)
 }

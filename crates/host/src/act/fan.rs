@@ -315,6 +315,7 @@ mod tests {
                 found: found.to_owned(),
                 safe: "255".to_owned(),
                 leave,
+                touched: false,
             };
             let found = vec![
                 original("pwm1", "120", Leave::Keep),

@@ -15,8 +15,8 @@ use crate::act::place::{CGROUPS, Place};
 use crate::act::tasks::Bound;
 use crate::sys::{Absent, Sys, cpus};
 
-/// Version of the file, and the oldest that is read: 1 had no disks.
-const SCHEMA: u32 = 2;
+/// Version of the file, and the oldest that is read: 1 had no disks, 2 did not know what was set.
+const SCHEMA: u32 = 3;
 const OLDEST: u32 = 1;
 /// Its name in the state folder.
 const FILE: &str = "originals.json";
@@ -46,6 +46,15 @@ pub struct Original {
     pub safe: String,
     /// What to leave.
     pub leave: Leave,
+    /// Whether Ebb may have set it, or one like it. Other programs' settings are never overwritten
+    /// where it has not.
+    #[serde(default = "unknown")]
+    pub touched: bool,
+}
+
+/// Of a file that does not tell.
+fn unknown() -> bool {
+    true
 }
 
 impl Original {
@@ -57,7 +66,8 @@ impl Original {
         let mut knob = knob?;
         knob.settable(sys)?;
         let found = knob.read(sys)?;
-        let this = Self { place, safe: found.clone(), found, leave: Leave::Restore };
+        let safe = found.clone();
+        let this = Self { place, found, safe, leave: Leave::Restore, touched: false };
         let failed = |error| Absent::Failed { path: this.place.to_string().into(), error };
         this.check().map_err(failed)?;
         Ok(this)
@@ -78,6 +88,12 @@ impl Original {
             }
             None => Ok(()),
         }
+    }
+
+    /// Whether an end has anything to do with it.
+    #[must_use]
+    pub fn is_to_be_left(&self, leave: Option<Leave>) -> bool {
+        self.touched || leave.unwrap_or(self.leave) == Leave::Safe
     }
 
     /// What to set it to at the end; `None` to leave it alone.
@@ -238,6 +254,18 @@ impl State {
         if all.tasks.is_empty() { self.keep(&all) } else { self.write(&all) }
     }
 
+    /// Puts on disk which places have been `touched`.
+    ///
+    /// # Errors
+    /// Where it cannot be written; what was there is still there.
+    pub fn mark(&self, touched: impl Fn(&Original) -> bool) -> Result<(), StateError> {
+        let Some(mut all) = self.load()? else { return Ok(()) };
+        for original in &mut all.originals {
+            original.touched = touched(original);
+        }
+        self.write(&all)
+    }
+
     /// Puts `tasks` on disk in place of those there.
     ///
     /// # Errors
@@ -324,6 +352,7 @@ mod tests {
             found: found.to_owned(),
             safe: "100".to_owned(),
             leave: Leave::Restore,
+            touched: true,
         }
     }
 
@@ -433,7 +462,7 @@ mod tests {
         assert!(all.originals[0].check().is_err());
         assert!(all.originals[0].place.to_string().ends_with("/ebb-parked/cpuset.cpus.partition"));
         state.save("a", vec![original("x", "1")]).unwrap();
-        assert!(fs::read_to_string(folder.path().join(FILE)).unwrap().contains("\"schema\": 2"));
+        assert!(fs::read_to_string(folder.path().join(FILE)).unwrap().contains("\"schema\": 3"));
         assert_eq!(state.load().unwrap().unwrap().originals, [chip("2"), original("x", "1")]);
     }
 

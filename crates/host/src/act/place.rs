@@ -2,12 +2,14 @@
 //! sets and of what each takes. What is not on the list is neither saved nor set nor set back,
 //! whatever a file with saved values says.
 
+use std::mem::discriminant;
+
 use serde::{Deserialize, Serialize};
 
 use crate::find::chips::shown;
 use crate::find::identity::unplaced;
 use crate::nvme::{POWER_LIMIT_BITS, POWER_STATE_BITS};
-use crate::sys::cpus;
+use crate::sys::{Sys, cpus};
 
 /// Where the unified hierarchy of control groups is (`Documentation/admin-guide/cgroup-v2.rst`).
 pub const CGROUPS: &str = "sys/fs/cgroup";
@@ -263,6 +265,34 @@ impl Place {
     #[must_use]
     pub fn is_frequency(&self) -> bool {
         matches!(self, Self::File { path } if path.contains("/cpufreq/"))
+    }
+
+    /// Whether it is set by the same control as another one.
+    #[must_use]
+    pub fn is_alike(&self, other: &Self) -> bool {
+        let file = |place: &Self| match place {
+            Self::File { path } => path.rsplit_once('/').map(|(_, file)| file.to_owned()),
+            _ => None,
+        };
+        discriminant(self) == discriminant(other) && file(self) == file(other)
+    }
+
+    /// Whether what it says is what somebody has written, and not what a driver or firmware makes of
+    /// it: not fans and drives, nor frequencies that heat limits (`drivers/thermal/cpufreq_cooling.c`,
+    /// `drivers/acpi/processor_thermal.c`).
+    #[must_use]
+    pub fn is_as_written(&self, sys: &Sys) -> bool {
+        let heat = || {
+            sys.numbered("sys/class/thermal", "cooling_device").iter().any(|device| {
+                let of = |file: &str| sys.text(format!("sys/class/thermal/{device}/{file}"));
+                let limits = |of: String| of == "Processor" || of.contains("cpufreq");
+                of("type").is_ok_and(limits) && of("cur_state").is_ok_and(|state| state != "0")
+            })
+        };
+        match self {
+            Self::File { .. } => !(self.is_frequency() && heat()),
+            other => matches!(other, Self::Rates { .. } | Self::Cpuset { .. }),
+        }
     }
 
     /// The duty of the fan whose mode it is.

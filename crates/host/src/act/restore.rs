@@ -98,7 +98,7 @@ impl Restoration {
     }
 }
 
-/// Sets back all that is saved in `state`, or leaves there what `leave` says instead of what each
+/// Sets back all that is saved in `state` and was set, or leaves there what `leave` says instead of what each
 /// place says itself. What failed, or has to wait for its device, stays saved. Doing it again does
 /// no harm.
 ///
@@ -114,6 +114,7 @@ pub fn restore(
         return Ok(Restoration::default());
     };
     let machine = &recalling(machine, &all);
+    all.originals.retain(|original| original.is_to_be_left(leave));
     // Who is held still goes on first. CPUs come back before what is theirs, cores before what may
     // hang; with the cpuset controller all lists of groups go.
     all.originals.sort_by_key(|original| match &original.place {
@@ -162,7 +163,7 @@ pub fn compare(machine: &Machine, state: &State) -> Result<Verified, StateError>
     let machine = &recalling(machine, &all);
     let (sys, mut verified) = (&machine.sys, Verified::default());
     let same_boot = is_same_boot(machine, &all);
-    for Original { place, found, .. } in &all.originals {
+    for Original { place, found, .. } in all.originals.iter().filter(|one| one.touched) {
         let is = Knob::find(machine, place).and_then(|mut knob| {
             let is = knob.read(sys)?;
             let is_so = is == *found || knob.is_steered(sys) || knob.is_manual(sys, found, &is);

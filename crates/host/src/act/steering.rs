@@ -11,7 +11,9 @@
 //! ```
 //!
 //! A yielded place is its new owner's until Ebb starts anew: it is on disk no more, and no end
-//! writes it. An emergency takes it; its owner's value is then what was found. Drivers round.
+//! writes it. An emergency takes it; its owner's value is then what was found. Nor does an end
+//! write what was never set, and what others have changed before that is what was found. Drivers
+//! round.
 
 use std::time::{Duration, Instant};
 
@@ -70,9 +72,9 @@ struct Held {
 impl Held {
     fn new(original: Original, knob: Result<Knob, Absent>) -> Self {
         Self {
+            touched: original.touched,
             original,
             knob,
-            touched: false,
             set: None,
             read_back: None,
             reasserted: None,
@@ -381,7 +383,12 @@ impl Steering {
         {
             return Outcome::Refused;
         }
-        held.touched = true;
+        if !held.touched
+            && let Err(reason) = self.touch(at)
+        {
+            self.note(at, reason);
+            return Outcome::Refused;
+        }
         let written = self.write(at, &asked);
         let held = &mut self.held[at];
         match written {
@@ -406,6 +413,46 @@ impl Steering {
                 Outcome::Refused
             }
         }
+    }
+
+    /// Takes in what others have made of a place, and puts on disk that it, and places like it, may
+    /// be other than they were found from now on.
+    fn touch(&mut self, at: usize) -> Result<(), String> {
+        let is = self.read(at);
+        let original = &self.held[at].original;
+        let Original { place, found, .. } = original.clone();
+        if let Ok(is) = is
+            && place.is_as_written(&self.sys)
+            && !is_near(&found, &is)
+            && (Original { found: is.clone(), ..original.clone() }).check().is_ok()
+        {
+            let text = format!("somebody else has changed it from '{found}' to '{is}'");
+            self.note(at, format!("{text} before ebb set it: '{is}' comes back at the end"));
+            self.changed(at, is);
+        }
+        if !self.held[at].original.touched {
+            let saved = self.state.mark(|one| one.touched || one.place.is_alike(&place));
+            saved
+                .map_err(|error| format!("it is not set, for it could not be set back: {error}"))?;
+            for held in &mut self.held {
+                held.original.touched |= held.original.place.is_alike(&place);
+            }
+        }
+        self.held[at].touched = true;
+        Ok(())
+    }
+
+    /// Puts on disk which places an end is to write: those that are other than they were found.
+    ///
+    /// # Errors
+    /// Where that cannot be written; then an end writes places like these as well.
+    pub fn let_go(&mut self) -> Result<(), StateError> {
+        // Of those that are somebody else's only what is set back all the same is on disk.
+        let is = |held: &Held| held.touched || held.yielded;
+        let find = |place: &Place| self.held.iter().find(|held| held.original.place == *place);
+        self.state.mark(|one| find(&one.place).map_or(one.touched, is))?;
+        self.held.iter_mut().for_each(|held| held.original.touched = is(held));
+        Ok(())
     }
 
     /// Begins a cycle: reads back `count` of all places, in turn, but those that sleep, and follows

@@ -2,6 +2,7 @@ use std::fs;
 
 use super::*;
 use crate::act::originals::Leave;
+use crate::act::restore::restore;
 
 const LIMIT: &str = "sys/fs/cgroup/some.slice/cpu.weight";
 
@@ -24,6 +25,7 @@ impl Bench {
             found: "9000".to_owned(),
             safe: "9000".to_owned(),
             leave: Leave::Restore,
+            touched: false,
         };
         let folder = tempfile::tempdir().unwrap();
         let state = State::open(folder.path()).unwrap();
@@ -43,6 +45,15 @@ impl Bench {
     }
     fn set(&mut self, value: Option<&str>, second: u64) -> Outcome {
         self.steering.set(0, value, Nanos::from_secs(second))
+    }
+    /// What it is after an end of this, in order or not.
+    fn end(&mut self, in_order: bool) -> String {
+        if in_order {
+            self.steering.let_go().unwrap();
+        }
+        let machine = Machine::found(Sys::new(self.root.path())).unwrap();
+        restore(&machine, &State::open(self.folder.path()).unwrap(), None).unwrap();
+        self.is()
     }
     fn check(&mut self, second: u64) -> Vec<String> {
         self.steering.check(4, Nanos::from_secs(second), |_| false);
@@ -158,4 +169,56 @@ fn a_place_that_comes_back_is_held_once() {
 #[should_panic(expected = "cpu.weight cannot be \"NaN\"")]
 fn what_a_place_cannot_be_is_not_written() {
     Bench::new(Contest::Reassert).set(Some("NaN"), 0);
+}
+
+/// What an end does where this one was killed, and in order.
+#[test]
+fn what_others_set_stays_where_ebb_has_not_set_it() {
+    for in_order in [false, true] {
+        let mut bench = Bench::new(Contest::Reassert);
+        bench.other("700");
+        assert_eq!((bench.check(1), bench.end(in_order)), (Vec::new(), "700".to_owned()));
+        // Nor is it what was found once Ebb sets it.
+        let mut bench = Bench::new(Contest::Reassert);
+        bench.other("700");
+        assert_eq!(bench.set(Some("500"), 1), Outcome::Done);
+        let [told] = &bench.check(1)[..] else { panic!("once") };
+        assert!(told.contains("from '9000' to '700' before ebb set it"), "{told}");
+        assert_eq!(
+            (bench.saved(), bench.end(in_order)),
+            (Some("700".to_owned()), "700".to_owned())
+        );
+        // It is theirs again once it is released.
+        let mut bench = Bench::new(Contest::Reassert);
+        bench.set(Some("500"), 1);
+        bench.set(None, 2);
+        bench.other("700");
+        assert_eq!(bench.end(in_order), if in_order { "700" } else { "9000" });
+    }
+}
+
+/// A frequency that heat limits says so in the same file as one that somebody has written.
+#[test]
+fn heat_is_nobody() {
+    let root = tempfile::tempdir().unwrap();
+    let put = |file: &str, text: &str| {
+        let file = root.path().join(file);
+        fs::create_dir_all(file.parent().unwrap()).unwrap();
+        fs::write(file, text).unwrap();
+    };
+    let sys = Sys::new(root.path());
+    let path = "sys/devices/system/cpu/cpufreq/policy0/scaling_max_freq".to_owned();
+    let (limit, other) = (Place::File { path }, Place::File { path: LIMIT.to_owned() });
+    assert!(limit.is_as_written(&sys));
+    for (kind, state, written) in
+        [("Fan", 3, true), ("Processor", 0, true), ("Processor", 2, false)]
+    {
+        put("sys/class/thermal/cooling_device7/type", kind);
+        put("sys/class/thermal/cooling_device7/cur_state", &state.to_string());
+        assert_eq!(
+            (limit.is_as_written(&sys), other.is_as_written(&sys)),
+            (written, true),
+            "{kind}"
+        );
+    }
 }
