@@ -19,6 +19,7 @@ use crate::find::conflicts::{self, Conflict};
 use crate::find::cpus::{Arch, shared};
 use crate::find::drives::Drive;
 use crate::find::fans::Fans;
+use crate::find::hwmon::inlets;
 use crate::find::layout::Stated;
 use crate::find::machine::Machine;
 use crate::find::meters::Meters;
@@ -219,7 +220,12 @@ impl List {
             && last.missing.is_none()
         {
             // Root is refused by the driver alone: it lets nobody write the file.
-            last.missing = Some(format!("not writable; {}", Capability::DacOverride.remedy()));
+            let remedy = match last.path.as_ref().is_some_and(|path| machine.sys.is_read_only(path))
+            {
+                true => READ_ONLY.to_owned(),
+                false => Capability::DacOverride.remedy(),
+            };
+            last.missing = Some(format!("not writable; {remedy}"));
         }
     }
 }
@@ -228,6 +234,8 @@ const NO_FANS: &str = "no chip with pwm files; firmware or a management controll
 const NO_PERCENTILES: &str = "the kernel counts no single requests; an `ebb serve` on this host \
                               counts its own: set `serve` in the configuration of ebb run";
 
+const READ_ONLY: &str = "it is mounted read-only, as in most containers: run ebb on the host, or \
+                         mount it read-write";
 const NO_CONTROLLER: &str = "no NVMe drive";
 
 const NO_FREQUENCIES: &str =
@@ -313,11 +321,9 @@ fn signal(
 fn heat(machine: &Machine, fans: &Fans, signal: Signal, list: &mut List) -> &'static str {
     match signal {
         Signal::InletTemperature => {
-            for chip in &machine.chips {
-                if let Some(input) = chip.inlet_input(&machine.sys) {
-                    let value = chip.air(&machine.sys, input).map(|t| t.0);
-                    list.read(None, chip.file(input), value);
-                }
+            for (chip, input) in inlets(&machine.sys, &machine.chips) {
+                let value = chip.air(&machine.sys, input).map(|t| t.0);
+                list.read(None, chip.file(input), value);
             }
             "no chip has a temperature labelled inlet, intake or ambient"
         }

@@ -270,6 +270,12 @@ impl Sys {
         access(self.path(path), Access::WRITE_OK) == Ok(())
     }
 
+    /// Whether a file is on a file system that nobody may write.
+    #[must_use]
+    pub fn is_read_only(&self, path: impl AsRef<Path>) -> bool {
+        access(self.path(path), Access::WRITE_OK) == Err(Errno::ROFS)
+    }
+
     /// Whether a file is there, readable or not.
     #[must_use]
     pub fn has(&self, path: impl AsRef<Path>) -> bool {

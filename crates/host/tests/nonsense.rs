@@ -332,3 +332,51 @@ fn the_inlet_is_no_outlet() {
         assert_eq!(inlet, expected, "{labels:?}");
     }
 }
+
+/// Numbers of chips change from start to start, what their labels say does not.
+#[test]
+fn the_surest_inlet_of_all_chips_counts() {
+    let tree = server(1);
+    let air = |label, celsius| [("temp1_label", label), ("temp1_input", celsius)];
+    let all = [
+        air("PCH Ambient", "55000"),
+        air("Front Ambient", "24000"),
+        air("VRM inlet", "60000"),
+        air("Coolant Inlet", "38000"),
+        air("Inlet", "22000"),
+    ];
+    for (at, files) in all.iter().enumerate() {
+        tree.chip(at as u16, "board", &format!("board.{at}"), files);
+    }
+    let inlet = || sensed(&tree).0.cooling.inlet.map(|reading| reading.temperature.0);
+    assert_eq!((inlet(), rows(&tree, "inlet_temperature").len()), (Some(22.0), 2));
+    tree.put("sys/class/hwmon/hwmon4/temp1_input", "-128000");
+    assert_eq!(inlet(), Some(24.0));
+}
+
+/// What supplies take in is the server's only if it is known of each that has a feed.
+#[test]
+fn a_supply_that_says_nothing_is_missing_in_the_sum() {
+    let pin = |watts: &'static str| vec![("power1_label", "pin"), ("power1_input", watts)];
+    let pout = |watts: &'static str| vec![("power1_label", "pout1"), ("power1_input", watts)];
+    let feed = |volts: &'static str| vec![("in1_label", "vin"), ("in1_input", volts)];
+    for (other, expected) in [
+        (pin("240000000"), Some(490.0)),
+        (pin("0"), Some(250.0)),
+        // In watts, or with another wrong scale.
+        (pin("240"), None),
+        (pout("240000000"), None),
+        (pout("0"), Some(250.0)),
+        (feed("230000"), None),
+        (feed("0"), Some(250.0)),
+    ] {
+        let tree = server(1);
+        tree.chip(0, "pmbus", "7-0058", &pin("250000000"));
+        tree.chip(1, "pmbus", "7-0059", &other);
+        let (signals, said) = sensed(&tree);
+        let wall = signals.power.total.map(|watts| watts.0);
+        assert_eq!(wall, expected, "{other:?}: {said}");
+        let why = reasons(&tree, "power");
+        assert_eq!(why.contains("a part without"), expected.is_none(), "{other:?}: {why}");
+    }
+}

@@ -196,9 +196,16 @@ fn a_supply_s_output_is_not_at_the_wall() {
     ];
     tree.chip(0, "pmbus", "7-0058", &both);
     tree.chip(1, "pmbus", "7-0059", &[("power1_input", "67000000"), ("power1_label", "pout1")]);
+    // Nor is the other one the whole server then.
+    assert_eq!(
+        rows(&tree, "power"),
+        [0, 1].map(|at| bad(&format!("hwmon/hwmon{at}/power1_input")))
+    );
+    assert!(reasons(&tree, "power").contains("not at the wall"));
+    assert_eq!(sensed(&tree).0.power.total, None);
+    tree.put("sys/class/hwmon/hwmon1/power1_input", "0");
     let found = [good("hwmon/hwmon0/power1_input", 89.0), bad("hwmon/hwmon1/power1_input")];
     assert_eq!(rows(&tree, "power"), found);
-    assert!(reasons(&tree, "power").contains("not at the wall"));
     let (signals, said) = sensed(&tree);
     assert_eq!(signals.power.total, Some(Watts(89.0)));
     assert!(said.contains("/sys/class/hwmon/hwmon1/power1_input"), "{said}");

@@ -275,3 +275,20 @@ fn groups_are_checked() {
         assert!(error.contains(says), "{error}");
     }
 }
+
+/// A container's `/proc/diskstats` lacks drives that its `/sys/block` has (lxcfs).
+#[test]
+fn a_drive_that_diskstats_lacks_counts_by_its_own_file() {
+    let tree = intel();
+    let (mut host, mut signals) = begun(&tree);
+    for rounds in [1, 2] {
+        let (reads, ms) = (100 * rounds, 300 * rounds);
+        let counters = format!("{reads} 0 {} {ms} 0 0 0 0 3 {ms} {ms}", 8 * reads);
+        tree.put("sys/block/nvme1n1/stat", &counters);
+        tree.put("proc/diskstats", format!("259 0 nvme0n1 {counters}"));
+        load(&tree, 16, rounds, |_| 20);
+        host.sense(&mut signals);
+    }
+    assert_eq!(signals.io.completed, Some(200));
+    assert_eq!(signals.drives[1].read_bytes, signals.drives[0].read_bytes);
+}

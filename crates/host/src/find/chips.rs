@@ -179,8 +179,24 @@ pub const LIMITS: RangeInclusive<f64> = 60.0..=150.0;
 /// Words in the labels of the air at the inlet, the surest first.
 pub const AIR: [&str; 3] = ["inlet", "intake", "ambient"];
 /// Words in the labels of air elsewhere.
-pub const ELSEWHERE: [&str; 9] =
-    ["outlet", "exhaust", "psu", "power supply", "dimm", "gpu", "cpu", "drive", "hdd"];
+pub const ELSEWHERE: [&str; 14] = [
+    "outlet",
+    "exhaust",
+    "psu",
+    "power supply",
+    "dimm",
+    "gpu",
+    "cpu",
+    "drive",
+    "hdd",
+    "nvme",
+    "pch",
+    "chipset",
+    "vrm",
+    "pcie",
+];
+/// Words in the labels of what moves a coolant, or is in one.
+pub const COOLANT: [&str; 5] = ["pump", "water", "coolant", "liquid", "w_flow"];
 
 /// Air in which a server can run, in °C.
 pub const INLETS: RangeInclusive<f64> = -40.0..=70.0;

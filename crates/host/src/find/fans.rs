@@ -7,7 +7,7 @@
 
 use std::path::Path;
 
-use crate::find::chips::{self, Of};
+use crate::find::chips::{self, COOLANT, Of};
 use crate::find::hwmon::{Chip, fault, is_of};
 use crate::find::machine::Machine;
 use crate::sys::Sys;
@@ -24,12 +24,12 @@ const LIQUID: [&str; 9] = [
     "gigabyte_waterforce",
     "rog_ryujin",
 ];
-/// Words in the labels of what moves a coolant.
-const COOLANT: [&str; 5] = ["pump", "water", "coolant", "liquid", "w_flow"];
 /// Words in the labels of fans of power supplies.
 const SUPPLY: [&str; 3] = ["psu", "power supply", "pwr supply"];
 /// Those of a graphics card's fan (dell-smm: "Video Fan"; alienware-wmi: "GPU Fan").
 const GRAPHICS: [&str; 4] = ["gpu", "video", "graphics", "vga"];
+/// Those of a chipset's fan (dell-smm: "Chipset Fan").
+const CHIPSET: [&str; 2] = ["chipset", "pch"];
 /// Classes of PCI functions that belong to a board and hold its sensors: memory, bridges, system
 /// peripherals, communication and serial buses, signal processing (`include/linux/pci_ids.h`).
 const BOARD: [&str; 6] = ["0x05", "0x06", "0x07", "0x08", "0x0c", "0x11"];
@@ -283,6 +283,9 @@ fn labelled(fan: &Fan) -> Option<&'static str> {
     }
     if has(&GRAPHICS) {
         return Some("a graphics card's, by its label: it cools what ebb does not sense");
+    }
+    if has(&CHIPSET) {
+        return Some("a chipset's, by its label: it cools what ebb does not sense");
     }
     has(&SUPPLY).then_some("a power supply's, by its label")
 }

@@ -5,7 +5,9 @@ use std::path::Path;
 
 use ebb_policy::units::{Celsius, Rpm};
 
-use crate::find::chips::{self, AIR, ELSEWHERE, FASTEST, INLETS, LIMITS, Of, TEMPERATURES};
+use crate::find::chips::{
+    self, AIR, COOLANT, ELSEWHERE, FASTEST, INLETS, LIMITS, Of, TEMPERATURES,
+};
 use crate::find::identity::{AT, unplaced};
 use crate::sys::{Absent, Sys};
 
@@ -317,18 +319,24 @@ impl Chip {
         inputs.into_iter().map(|(input, _)| input.as_str()).collect()
     }
 
-    /// The input of the air at the server's inlet, by its label; other parts have air of their own.
-    /// Of several the surest by its word, but one that says sense now before any that does not.
-    #[must_use]
-    pub fn inlet_input(&self, sys: &Sys) -> Option<&str> {
-        let rank = |(input, label): &(String, String)| {
+    /// The inputs of the air at the server's inlet, by their labels, and how sure each is of that
+    /// kind, 0 being the surest; other parts have air of their own.
+    fn inlets(&self) -> impl Iterator<Item = (usize, &str)> {
+        let all = self.temperatures.iter().filter(|_| self.of == Of::Board);
+        all.filter_map(|(input, label)| {
             let label = label.to_ascii_lowercase();
             let word = AIR.iter().position(|word| label.contains(word))?;
-            let is_other = ELSEWHERE.iter().any(|word| label.contains(word));
-            (!is_other).then(|| (self.air(sys, input).is_err(), word))
-        };
-        let all = self.temperatures.iter().filter(|_| self.of == Of::Board);
-        let found = all.filter_map(|one| Some((rank(one)?, one))).min_by_key(|(rank, _)| *rank);
-        found.map(|(_, (input, _))| input.as_str())
+            let is_other = ELSEWHERE.iter().chain(&COOLANT).any(|word| label.contains(word));
+            (!is_other).then_some((word, input.as_str()))
+        })
     }
+}
+
+/// The inputs of the air at the server's inlet: the surest first, but those that say sense now
+/// before any that do not.
+pub fn inlets<'a>(sys: &Sys, chips: &'a [Chip]) -> Vec<(&'a Chip, &'a str)> {
+    let of = |chip: &'a Chip| chip.inlets().map(move |(word, input)| (word, chip, input));
+    let mut all: Vec<_> = chips.iter().flat_map(of).collect();
+    all.sort_by_key(|(word, chip, input)| (chip.air(sys, input).is_err(), *word));
+    all.into_iter().map(|(_, chip, input)| (chip, input)).collect()
 }

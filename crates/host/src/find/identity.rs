@@ -27,8 +27,10 @@ pub(crate) fn is_drive(sys: &Sys, name: &str) -> bool {
     let is_disk = kind != "sd" && kind.parse().map_or(true, |kind: u8| DISKS.contains(&kind));
     // Ports that the firmware calls external make disks of libata removable (ata_scsiop_inq_std).
     let is_removable = text("removable") == "1" && vendor != "ata";
-    // A worn-out NVMe drive can only be read, and is one still.
-    let is_medium = text("ro") == "1" && !name.starts_with("nvme");
+    // A worn-out drive can only be read, and is one still.
+    let wwid = text("device/wwid");
+    let is_makers = MAKERS.iter().any(|maker| wwid.starts_with(&maker.to_ascii_lowercase()));
+    let is_medium = text("ro") == "1" && !name.starts_with("nvme") && !is_makers;
     let is_usb = place(sys, name).contains("/usb");
     let is_virtual = model.contains("virtual") && (is_usb || VIRTUAL.contains(&&*vendor))
         || model.contains("gadget");

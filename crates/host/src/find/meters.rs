@@ -22,6 +22,27 @@ enum Measures {
     Part,
 }
 
+/// The least that a meter can say.
+#[derive(Clone, Copy)]
+enum Least {
+    /// That of a server that runs.
+    Running,
+    /// The same, or nothing: a supply at rest.
+    AtRest,
+    /// Nothing.
+    Any,
+}
+
+impl Least {
+    fn allows(self, power: Watts) -> bool {
+        match self {
+            Self::Running => power >= LEAST,
+            Self::AtRest => power >= LEAST || power == Watts(0.0),
+            Self::Any => power >= Watts(0.0),
+        }
+    }
+}
+
 /// The power inputs of one driver.
 struct Row {
     /// The kernel's driver.
@@ -93,7 +114,7 @@ const SUPPLY: &[(&str, Measures)] = &[
 
 /// No server takes more: twice what the largest single ones are supplied with.
 pub const MOST: Watts = Watts(20_000.0);
-/// No server takes less.
+/// No server takes less, and no supply but one at rest.
 const LEAST: Watts = Watts(1.0);
 /// A supply whose input has less is without one: direct current begins at 36 V, alternating at 90.
 pub const LEAST_VOLTS: f64 = 30.0;
@@ -140,13 +161,18 @@ impl Meters {
                 );
                 several.extend(files.drain(..).map(|file| (file, why.clone())));
             }
-            (row.driver, files, LEAST)
+            (row.driver, files, Least::Running)
         });
         let (at_wall, behind) = at_wall(sys, chips);
-        let supplies = first_inputs(sys, at_wall.iter().copied(), Measures::Input);
-        let mut found = Self::first_of(sys, kinds.chain([("pmbus", supplies, Watts(0.0))]));
-        found.left.extend(several);
-        found.left.extend(behind);
+        let mut partial = Vec::new();
+        let mut supplies = first_inputs(sys, at_wall.iter().copied(), Measures::Input);
+        // What one takes in that says nothing of it is missing in the sum.
+        if let Some(silent) = at_wall.iter().find(|chip| is_silent(sys, chip)) {
+            let why = format!("a part without {}, which takes in power too", silent.name);
+            partial.extend(supplies.drain(..).map(|file| (file, why.clone())));
+        }
+        let mut found = Self::first_of(sys, kinds.chain([("pmbus", supplies, Least::AtRest)]));
+        found.left.extend(several.into_iter().chain(partial).chain(behind));
         for chip in at_wall {
             let mut sides = chip.powers.iter().map(|(input, label)| (input, measures(chip, label)));
             let output = sides.clone().find(|(_, side)| *side == Measures::Output);
@@ -154,9 +180,14 @@ impl Meters {
                 (sides.find(|(_, side)| *side == Measures::Input), output)
             {
                 let driver = chips::driver(&chip.name).unwrap_or("unknown");
+                let label = chip.powers.iter().find(|(input, _)| input == output);
+                let says = match label.is_none_or(|(_, label)| label.is_empty()) {
+                    true => "does not say which side of the supply it measures",
+                    false => "says what the supply puts out and not what it takes in",
+                };
                 let why = format!(
-                    "{} (driver {driver}) says what the supply puts out and not what it takes in: \
-                     not at the wall; the management controller or an external meter may know",
+                    "{} (driver {driver}) {says}: not at the wall; the management controller or an \
+                     external meter may know",
                     chip.name
                 );
                 found.left.push((chip.power_file(sys, output), why));
@@ -181,7 +212,7 @@ impl Meters {
             let is_whole = files.len() >= usize::from(sockets);
             let files = files.concat();
             if is_whole {
-                return (row.driver, files, Watts(0.0));
+                return (row.driver, files, Least::Any);
             }
             let why = format!(
                 "driver {} measures fewer than {sockets} sockets: a part, which stands for no \
@@ -189,7 +220,7 @@ impl Meters {
                 row.driver
             );
             part.extend(files.into_iter().map(|file| (file, why.clone())));
-            (row.driver, Vec::new(), Watts(0.0))
+            (row.driver, Vec::new(), Least::Any)
         });
         let mut found = Self::first_of(sys, kinds);
         found.left.extend(part);
@@ -201,7 +232,7 @@ impl Meters {
     /// something later. Of several meters all are needed: a sum without one is a part.
     fn first_of(
         sys: &Sys,
-        kinds: impl Iterator<Item = (&'static str, Vec<String>, Watts)>,
+        kinds: impl Iterator<Item = (&'static str, Vec<String>, Least)>,
     ) -> Self {
         let (mut left, mut silent) = (Vec::new(), Vec::new());
         for (driver, files, least) in kinds {
@@ -214,7 +245,7 @@ impl Meters {
                     continue;
                 }
                 match sys.number::<i64>(&file).map(|micros| Watts(micros as f64 / 1e6)) {
-                    Ok(power) if (least..=MOST).contains(&power) => {
+                    Ok(power) if least.allows(power) && power <= MOST => {
                         sum += power;
                         good.push(file);
                     }
@@ -248,6 +279,22 @@ impl Meters {
         }
         Self { files: silent, left }
     }
+}
+
+/// Whether a supply takes in power and says nothing of how much: it puts some out, or has voltage at
+/// its input and says of neither side what it is.
+fn is_silent(sys: &Sys, chip: &Chip) -> bool {
+    let of = |side: Measures| {
+        let mut own = chip.powers.iter().filter(move |(_, label)| measures(chip, label) == side);
+        own.next().map(|(input, _)| sys.number::<i64>(chip.power_file(sys, input)).unwrap_or(0))
+    };
+    let has_feed = || {
+        let volts = chip.volts_in(sys).and_then(|input| sys.number::<i64>(chip.file(&input)).ok());
+        volts.is_some_and(|millivolts| millivolts > 0)
+    };
+    chip.of == Of::Supply
+        && of(Measures::Input).is_none()
+        && of(Measures::Output).map_or_else(has_feed, |power| power > 0)
 }
 
 /// The chips that may measure at the wall, and the inputs of others with the reason: on PMBus are

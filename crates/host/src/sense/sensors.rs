@@ -11,7 +11,7 @@ use crate::find::chips::{FASTEST, INLETS, TEMPERATURES};
 use crate::find::cpus::{Cpu, IdleState};
 use crate::find::drives::{Counters, Drive};
 use crate::find::fans::Fan;
-use crate::find::hwmon::Chip;
+use crate::find::hwmon::inlets;
 use crate::find::layout::{Core, DriveParts, Layout};
 use crate::find::machine::Machine;
 use crate::find::meters::{MOST, Meters};
@@ -140,6 +140,8 @@ impl Counted {
 #[derive(Debug)]
 struct DriveSensor {
     counted: Vec<String>,
+    /// Their own counters, for a container's `/proc/diskstats` may lack them (lxcfs).
+    own: Vec<Watched>,
     namespaces: u32,
     /// Of a hard disk; reading it does not wake it.
     runtime: Option<Watched>,
@@ -155,6 +157,7 @@ impl Sensors {
         let file = |path: String| Watched::new(sys, &path);
         let drive = |parts: &DriveParts| DriveSensor {
             counted: counted(&parts.drive),
+            own: own(sys, &parts.drive),
             namespaces: parts.drive.namespaces,
             runtime: parts.drive.runtime_file().map(file),
             now: None,
@@ -164,8 +167,7 @@ impl Sensors {
         let socket = |inputs: &Vec<(usize, String)>| -> Vec<Gauge> {
             inputs.iter().map(|(chip, input)| heat(machine.chips[*chip].file(input))).collect()
         };
-        let inlet = |chip: &Chip| Some(chip.file(chip.inlet_input(sys)?));
-        let inlets = machine.chips.iter().filter_map(inlet);
+        let inlets = inlets(sys, &machine.chips).into_iter().map(|(chip, input)| chip.file(input));
         let limits = layout.sockets.iter().flatten();
         let limits =
             limits.filter_map(|(chip, input)| machine.chips[*chip].false_limit(sys, input));
@@ -214,6 +216,7 @@ impl Sensors {
         let mut new = Self::new(machine, layout);
         new.drives.extend(more.iter().map(|drive| DriveSensor {
             counted: counted(drive),
+            own: own(&machine.sys, drive),
             namespaces: drive.namespaces,
             runtime: None,
             now: None,
@@ -296,6 +299,13 @@ impl Sensors {
         }
         if let Ok(text) = self.diskstats.text() {
             disk_lines(text, &mut self.drives);
+        }
+        for drive in self.drives.iter_mut().filter(|drive| drive.now.is_none()) {
+            let counters = drive
+                .own
+                .iter_mut()
+                .map(|stat| Counters::parse(stat.text().ok()?.split_ascii_whitespace()));
+            drive.now = counters.flatten().reduce(|sum, more| sum.plus(&more));
         }
         let mut sum = Some(Counters::default());
         for (at, drive) in self.drives.iter().enumerate() {
@@ -470,6 +480,12 @@ fn counted(drive: &Drive) -> Vec<String> {
     drive.counted.iter().map(|name| name.replace('!', "/")).collect()
 }
 
+/// The counters that a drive's block devices have themselves.
+fn own(sys: &Sys, drive: &Drive) -> Vec<Watched> {
+    let stat = |name: &String| Watched::new(sys, &format!("sys/block/{name}/stat"));
+    drive.counted.iter().map(stat).collect()
+}
+
 /// Finds the drives' counters in `/proc/diskstats`: numbers of the device, its name, its counters.
 fn disk_lines(text: &str, drives: &mut [DriveSensor]) {
     for line in text.lines() {
@@ -543,8 +559,14 @@ mod tests {
     #[test]
     fn a_drive_is_the_sum_of_its_namespaces() {
         let counted = ["nvme0n1", "nvme0n2"].map(str::to_owned).to_vec();
-        let mut drives =
-            [DriveSensor { counted, namespaces: 2, runtime: None, now: None, before: None }];
+        let mut drives = [DriveSensor {
+            counted,
+            own: Vec::new(),
+            namespaces: 2,
+            runtime: None,
+            now: None,
+            before: None,
+        }];
         let text = " 259 0 nvme0n1 7 0 8 14 1 0 8 2 1 9 9 0 0 0 0\n\
                     259 1 nvme0n1p1 7 0 8 14 1 0 8 2 1 9 9\n\
                     259 2 nvme0n2 3 0 8 6 0 0 0 0 2 4 4 0\nshort\n8 0 sda 1 1 1 1 1 1 1 1 1 1 1";
