@@ -4,7 +4,7 @@ use ebb_host::{Host, Stated};
 use ebb_policy::live::SENSES;
 use ebb_policy::table::SIGNALS;
 use ebb_policy::units::{Celsius, Hertz, Nanos, Watts};
-use ebb_policy::{Control, CoreRole, Origin, Plant, Signal, Signals};
+use ebb_policy::{Control, CoreRole, InForce, Origin, Plant, Signal, Signals};
 
 use crate::tree::{Tree, amd, intel, kunpeng};
 
@@ -291,4 +291,21 @@ fn a_drive_that_diskstats_lacks_counts_by_its_own_file() {
     }
     assert_eq!(signals.io.completed, Some(200));
     assert_eq!(signals.drives[1].read_bytes, signals.drives[0].read_bytes);
+}
+
+/// A virtual machine has none.
+#[test]
+fn without_frequencies_none_is_told() {
+    let tree = Tree::new();
+    tree.cpus(1, 4, 1);
+    let host = Host::new(tree.machine(), &Stated::default(), Control::ALL).unwrap();
+    assert!(host.topology().known_frequencies().is_empty());
+    let in_force = InForce::new(host.topology());
+    for control in [Control::Frequency, Control::FrequencyCap, Control::FrequencyLimit] {
+        assert_eq!((in_force.number(control, 0), in_force.at(control, 0).given), (None, None));
+    }
+    assert_eq!(
+        InForce::new(begun(&intel()).0.topology()).number(Control::Frequency, 0),
+        Some(3.4e9)
+    );
 }

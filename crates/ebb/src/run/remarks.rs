@@ -186,7 +186,7 @@ pub fn parts(host: &Host, config: &Config) -> String {
         "found {}; frequencies {}, drives {} ({} with power caps), fans {}, sockets {} ({} with \
          temperatures)",
         groups.join(", "),
-        topology.frequencies.len(),
+        topology.known_frequencies().len(),
         topology.drives.len(),
         capped.count(),
         Fans::found(machine, &config.machine.stated_fans()).fans.len(),

@@ -6,6 +6,7 @@ use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
 use ebb_policy::live::limitable;
+use ebb_policy::topology::UNKNOWN;
 use ebb_policy::units::{Celsius, Hertz, Nanos, Watts};
 use ebb_policy::{
     Control, CoreRole, DriveSpec, FanSpec, GroupSpec, PowerStateSpec, Steward, Topology,
@@ -548,7 +549,7 @@ pub(crate) fn identities<'a>(
 fn frequencies(policies: &[Policy], raise: bool) -> Vec<Hertz> {
     let most = |policy: &Policy| if raise { policy.highest } else { policy.ceiling };
     let widest = policies.iter().max_by(|a, b| most(a).0.total_cmp(&most(b).0));
-    let Some(policy) = widest else { return vec![Hertz(1.0)] };
+    let Some(policy) = widest else { return vec![UNKNOWN] };
     let most = most(policy);
     let mut steps = policy.steps.clone();
     if steps.is_empty() {

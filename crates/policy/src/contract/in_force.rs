@@ -3,7 +3,8 @@
 use super::class::QosClass;
 use super::control::{BackgroundMode, Control, Setting, controls};
 use super::request::Wish;
-use super::topology::{PowerState, Topology};
+use super::row::Unit;
+use super::topology::{PowerState, Topology, UNKNOWN};
 use super::units::{Hertz, Nanos, Watts};
 
 /// The reason of a control that nobody asks anything of, and that the guard leaves alone.
@@ -26,6 +27,11 @@ impl<T: Setting> Given<T> {
     pub fn is_held(&self) -> bool {
         self.asked != self.given
     }
+}
+
+/// Whether a value is one, and does not stand for a frequency that nobody knows.
+fn is_known(control: Control, number: f64) -> bool {
+    control.row().unit != Unit::Hertz || number != UNKNOWN.0
 }
 
 /// One control of every part.
@@ -180,9 +186,10 @@ macro_rules! in_force {
             /// or the operating system to know.
             #[must_use]
             pub fn number(&self, control: Control, part: usize) -> Option<f64> {
-                match control {
+                let number = match control {
                     $(Control::$kind => self.$column.value(part).map(Setting::number),)*
-                }
+                };
+                number.filter(|number| is_known(control, *number))
             }
 
             /// Whether part `part` of `control` is given anything; released where it is not.
@@ -199,7 +206,9 @@ macro_rules! in_force {
                 match control {
                     $(Control::$kind => {
                         let Given { asked, given, reason } = self.$column.at(part);
-                        let number = |value: Option<$type>| value.map(Setting::number);
+                        let number = |value: Option<$type>| {
+                            value.map(Setting::number).filter(|number| is_known(control, *number))
+                        };
                         Given { asked: number(asked), given: number(given), reason }
                     })*
                 }

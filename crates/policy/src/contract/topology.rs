@@ -145,6 +145,9 @@ impl Default for Limitable {
     }
 }
 
+/// Stands for the frequency of cores where nothing says or steers it, and is shown to nobody.
+pub const UNKNOWN: Hertz = Hertz(1.0);
+
 /// What a plant has. Fixed for a run; policies are made from it.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Topology {
@@ -169,6 +172,12 @@ pub struct Topology {
 }
 
 impl Topology {
+    /// Those that are known: none where nothing says or steers them.
+    #[must_use]
+    pub fn known_frequencies(&self) -> &[Hertz] {
+        if self.frequencies == [UNKNOWN] { &[] } else { &self.frequencies }
+    }
+
     /// The lowest frequency.
     #[must_use]
     pub fn min_frequency(&self) -> Hertz {
