@@ -288,3 +288,50 @@ fn rows_that_move_nothing_are_passed_over_and_counted() {
     let error = refused("0,1,512,R,0.5\n0,1,-512,R,0.5\n");
     assert!(error.starts_with("t:2: size is negative: '-512'"), "{error}");
 }
+
+const ETW: &str = "\
+BeginHeader
+  DiskRead,  TimeStamp, Process Name ( PID), ThreadID, IrpPtr, ByteOffset, IOSize
+EndHeader
+DiskRead,  1382, System (   4),  88, 0xfff, 0x1000, 0x00001000, 382, 1, 0x0, 155, Normal
+DiskRead,  9001382, System (   4),  88, 0xfff, 0x1000, 0x00001000, 382, 1, 0x0, 155, Normal
+";
+const TWO_QUEUED: &str = "\
+  8,0    3        1     0.000000000   697  Q   W 223490 + 8 [kjournald]
+  8,0    3        3     9.000000000   697  Q   R 1024 + 8 [cat]
+";
+const TOTALS: &str = "\
+CPU3 (sda):
+ Reads Queued:           1,        4KiB\t Writes Queued:           1,        4KiB
+Events (sda): 2 entries
+";
+const CALLS: &str = "\
+start_s,end_s,rank,file_id,op,offset,length
+0.1,0.2,0,0,R,0,512
+9.1,9.2,0,0,R,0,512
+0.1,0.2,1,0,R,0,512
+";
+
+#[test]
+fn several_runs_in_one_file_are_not_laid_over_each_other() {
+    let run = format!("{TWO_QUEUED}{TOTALS}");
+    for (text, line) in [(ETW, 9), (&run, 6), (NO_DISK, 7), (CALLS, 6)] {
+        sums(text);
+        let error = refused(&text.repeat(2));
+        assert!(error.starts_with(&format!("t:{line}: another run begins here")), "{error}");
+    }
+    // The next part of the same run is none.
+    let (all, rows) = NO_SECTOR.split_at(NO_SECTOR.find("0.003").unwrap());
+    let heading = &all[..=all.find('\n').unwrap()];
+    assert_eq!(sums(&format!("{all}{heading}{rows}")), sums(NO_SECTOR));
+}
+
+#[test]
+fn a_clock_that_was_set_is_told() {
+    let said = notes(&TWO_QUEUED.repeat(2));
+    assert!(said.contains("rows are up to 9.0 s earlier than rows above them"), "{said}");
+    assert!(!notes(CALLS).contains("earlier"), "ranks are listed one by one");
+    let slow = "128166372203061629,hm,0,Read,512,512,1\n\
+                128166372003061629,hm,0,Read,512,512,201000000\n";
+    assert!(!notes(slow).contains("earlier"), "late by its latency");
+}
