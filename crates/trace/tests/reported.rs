@@ -335,3 +335,19 @@ fn a_clock_that_was_set_is_told() {
                 128166372003061629,hm,0,Read,512,512,201000000\n";
     assert!(!notes(slow).contains("earlier"), "late by its latency");
 }
+
+#[test]
+fn a_heading_in_a_comment_is_evidence() {
+    for (heading, rows) in [
+        ("asu,lba_bytes,size_sectors,op,time_ms", "0,20941264,8192,W,551.706\n"),
+        ("time_s device offset size read", "22.810 0 2205343744 4096 1\n"),
+        ("arrival_s disk lba_bytes size_bytes is_write", "22.810 0 22053437 4097 1\n"),
+        ("timestamp_ms,offset,size,is_read,volume", "1538323200,12910952,128,0,1063\n"),
+    ] {
+        for mark in ["", "# ", "# of a tool\n#"] {
+            let error = refused(&format!("{mark}{heading}\n{rows}"));
+            assert!(error.contains("its heading has"), "{error}");
+        }
+    }
+    sums("# written by one of our tools\n22.810 0 2205343744 4096 1\n");
+}
