@@ -289,6 +289,25 @@ fn rows_that_move_nothing_are_passed_over_and_counted() {
     assert!(error.starts_with("t:2: size is negative: '-512'"), "{error}");
 }
 
+#[test]
+fn messages_and_last_lines_of_newer_tools_are_known() {
+    let text = "\
+  8,0    3        1     0.000000000   697  Q   W 223490 + 8 [kjournald]
+  8,0    3        0     0.000002500   697 1a3,1  m   N bfq697S insert_request
+  8,0    3        6     0.200000000   697  Q   R 1024 + 16 [cat]
+";
+    assert_eq!(sums(text), ([1, 1, 0], [8192, 4096], 200_000_000, 223_498 * 512));
+    let text = "\
+Tracing block I/O. Ctrl-C to end.
+STARTs          ENDs            COMM         PID    TYPE DEV      BLOCK        BYTES     LATms
+5982800.302061  5982800.302679  supervise    1809   W    202,1    17039600     4096       0.62
+5982800.302423  5982800.302842  supervise    1809   W    202,1    17039608     4096       0.42
+
+Ending tracing...
+";
+    assert_eq!(sums(text), ([0, 2, 0], [0, 8192], 362_000, 17_039_616 * 512));
+}
+
 const ETW: &str = "\
 BeginHeader
   DiskRead,  TimeStamp, Process Name ( PID), ThreadID, IrpPtr, ByteOffset, IOSize
@@ -350,4 +369,17 @@ fn a_heading_in_a_comment_is_evidence() {
         }
     }
     sums("# written by one of our tools\n22.810 0 2205343744 4096 1\n");
+}
+
+#[test]
+fn what_is_odd_about_requests_is_said() {
+    let inquiry = format!("{NO_DISK}0.004000    udevd          300     sda       R 8  36  1.00\n");
+    assert!(notes(&inquiry).contains("1 requests have no whole sectors"), "{}", notes(&inquiry));
+    assert!(!notes(NO_DISK).contains("sectors"));
+    let error = refused("  8,0    3        5     0.100004000     0  C   W 223490 + 8 [0]\n");
+    let columns = error.split("--columns ").nth(1).unwrap().parse().ok();
+    let options = OpenOptions { columns, ..OpenOptions::default() };
+    let text = "  8,0    3        5     0.100004000     0  C   W 223490 + 8 [0]\n";
+    let mut reader = open_bytes("t", text.into(), &options).unwrap();
+    assert_eq!(summarise(&mut reader).unwrap().written_bytes, 4096);
 }
