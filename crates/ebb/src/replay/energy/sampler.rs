@@ -293,7 +293,7 @@ impl Sampler {
                 (_, Some(last)) if last.at < from => Some((from - last.at, "before")),
                 _ => None,
             };
-            if let Some((seconds, side)) = off {
+            if let (Some((seconds, side)), None) = (off, &told.failure) {
                 let off = format!(", all its samples {seconds:.0} s {side} (is its clock right?)");
                 about.of.push_str(&off);
             }
