@@ -244,6 +244,19 @@ fn a_command_meters_and_one_that_says_nothing_is_an_error() {
     let report = replay(&[&slowly, &wrap[..]].concat());
     let watts = report["repeats"][0]["energy"][0]["watts"].as_f64().unwrap();
     assert!((watts - 35.4).abs() < 1e-6, "{report}");
+    for (command, key, said) in [
+        (
+            "while :; do echo \"$(($(date +%s) + 3600)),5\"; sleep 0.2; done",
+            "of",
+            "s after (is its",
+        ),
+        ("echo outlet,power_w; echo 1,50; echo 2,60", "failure", "told apart by outlet"),
+        ("echo 50", "of", "power without a unit taken in W"),
+    ] {
+        let report = replay(&[&["--meter-command", command], &slowly[2..], &wrap[..]].concat());
+        let told = report["repeats"][0]["energy"][0][key].as_str().unwrap();
+        assert!(told.contains(said), "{command}: {report}");
+    }
     for (command, why) in [
         ("echo $(date +%s),35,4", "more than a time and watts"),
         ("echo -5; echo huge; echo 1e30", "only lines that are no watts"),

@@ -3,17 +3,23 @@
 use crate::reports::Report;
 
 /// Forms that are not read: how they begin, their names, and a command that undoes them.
-const FOREIGN: [(&[u8], &str, &str); 11] = [
+const FOREIGN: [(&[u8], &str, &str); 15] = [
     (b"\xfd7zXZ\0", "compressed with xz", "xz -dc"),
     (b"BZh", "compressed with bzip2", "bzip2 -dc"),
     (b"PK\x03\x04", "a zip archive", "unzip -p"),
     (b"7z\xbc\xaf\x27\x1c", "a 7z archive", "7z e -so"),
     (b"\x04\x22\x4d\x18", "compressed with lz4", "lz4 -dc"),
+    // Its older form, without a frame.
+    (b"\x02\x21\x4c\x18", "compressed with lz4", "lz4 -dc"),
+    // LZMA alone: properties of all encoders, and a dictionary of whole 64 KiB.
+    (b"\x5d\0\0", "compressed with lzma", "xz -dc"),
     (b"\x1f\x9d", "compressed with compress", "uncompress -c"),
     (b"Rar!", "a rar archive", "unrar p -inul"),
     // BLK_IO_TRACE_MAGIC and version 7, on machines of either byte order.
     (b"\x07\x74\x61\x65", "a binary trace of blktrace", "blkparse -i"),
     (b"\x65\x61\x74\x07", "a binary trace of blktrace", "blkparse -i"),
+    (b"\xff\xfe\0\0", "text in UTF-32", "iconv -f UTF-32 -t UTF-8"),
+    (b"\0\0\xfe\xff", "text in UTF-32", "iconv -f UTF-32 -t UTF-8"),
     (b"\xff\xfe", "text in UTF-16", "iconv -f UTF-16 -t UTF-8"),
     (b"\xfe\xff", "text in UTF-16", "iconv -f UTF-16 -t UTF-8"),
 ];
@@ -27,7 +33,7 @@ pub(crate) fn packed(head: &[u8]) -> Option<String> {
         Some((_, what, command)) => (*what, *command),
         None if tar => ("a tar archive", "tar -xOf"),
         None => match wide(head) {
-            Some(command) => ("text in UTF-16", command),
+            Some(found) => found,
             None => return instead(head),
         },
     };
@@ -37,16 +43,22 @@ pub(crate) fn packed(head: &[u8]) -> Option<String> {
     ))
 }
 
-/// What undoes UTF-16 without its mark: of each two bytes one is 0, always the same.
-fn wide(head: &[u8]) -> Option<&'static str> {
-    let pairs = head.as_chunks::<2>().0;
-    let all =
-        |zero: usize| pairs.len() > 3 && pairs.iter().all(|p| p[zero] == 0 && p[1 - zero] > 0);
-    match (all(1), all(0)) {
-        (true, _) => Some("iconv -f UTF-16LE -t UTF-8"),
-        (_, true) => Some("iconv -f UTF-16BE -t UTF-8"),
-        _ => None,
-    }
+/// UTF-16 and UTF-32 without their mark, and what undoes them: of each two or four bytes one is not
+/// 0, always the same.
+fn wide(head: &[u8]) -> Option<(&'static str, &'static str)> {
+    let is_one = |width: usize, place: usize| {
+        let mut letters = head.chunks_exact(width);
+        let is_letter = |letter: &[u8]| (0..width).all(|at| (letter[at] > 0) == (at == place));
+        letters.len() > 3 && letters.all(is_letter)
+    };
+    let all = [
+        (2, 0, "text in UTF-16", "iconv -f UTF-16LE -t UTF-8"),
+        (2, 1, "text in UTF-16", "iconv -f UTF-16BE -t UTF-8"),
+        (4, 0, "text in UTF-32", "iconv -f UTF-32LE -t UTF-8"),
+        (4, 3, "text in UTF-32", "iconv -f UTF-32BE -t UTF-8"),
+    ];
+    let found = all.into_iter().find(|(width, place, ..)| is_one(*width, *place));
+    found.map(|(.., what, command)| (what, command))
 }
 
 /// What stands in place of a trace that was not had.
@@ -57,6 +69,11 @@ fn instead(head: &[u8]) -> Option<String> {
     };
     if begins("version https://git-lfs") {
         return Some("a Git LFS pointer, not the file it stands for: git lfs pull".to_owned());
+    }
+    // FILE_MAGIC and FORMAT_MAGIC of sysstat's sa.h, on machines of either byte order.
+    if matches!(head, [0x96, 0xd5, _, 0x21, ..] | [0xd5, 0x96, 0x21, _, ..]) {
+        let what = "a binary file of sar: sadf -d FILE -- -d prints its loads of disks";
+        return Some(format!("{what}; {SHAPE}"));
     }
     let page = begins("<!doctype html") || begins("<html");
     page.then(|| "an HTML page, not a trace: look at what was downloaded".to_owned())
@@ -87,7 +104,7 @@ const DATA: [(&[u8], &str, &str); 18] = [
 
 /// Text of other programs: by what stands in it or, behind `\n`, how a line begins; what it is, and
 /// why it is no trace.
-const TEXT: [(&[&str], &str, &str); 24] = [
+const TEXT: [(&[&str], &str, &str); 29] = [
     (
         &["\n# DXT, "],
         "the output of darshan-dxt-parser",
@@ -100,6 +117,18 @@ const TEXT: [(&[&str], &str, &str); 24] = [
     (&["\nprocs -"], "the output of vmstat", MEANS),
     (&["(PDH-CSV "], "counters of perfmon or esxtop", MEANS),
     (&["\nAAA,progname,"], "a report of nmon", MEANS),
+    (&["\n\"Dstat "], "a report of dstat", MEANS),
+    (&["\nRESET\n"], "a report of atop", MEANS),
+    (
+        &[" operations slower than "],
+        "calls on files (a BPF tool)",
+        "its offsets are within files: BCC's biosnoop prints each request",
+    ),
+    (
+        &["\n\"Time of Day\",\"Process Name\""],
+        "events of Process Monitor",
+        "its offsets are within files: xperf records the requests of disks",
+    ),
     (
         &["D    BLOCK   SIZE "],
         "the output of DTrace's iosnoop",
@@ -124,12 +153,13 @@ const TEXT: [(&[&str], &str, &str); 24] = [
     (&["fio version 1"], "a log of an old fio", "fio 2 and 3 write versions that have times"),
     (
         &["block_rq_", "block_bio_", "# tracer: ", "nvme_complete_rq", "scsi_dispatch_cmd"],
-        "events of the kernel (ftrace, perf script)",
-        "record with blktrace, or with BCC's biosnoop",
+        KERNEL.0,
+        KERNEL.1,
     ),
     (&[".OBJECT "], "a trace of an object store", "its objects have no places on a device"),
-    (&["obj_id"], CACHES, DIGESTS),
-    (&[",get,", ",set,"], "requests to a cache (Twitter)", "its keys have no places on a device"),
+    (&["obj_id", "next_access_vtime"], CACHES, DIGESTS),
+    (&[",get,", ",set,"], "requests to a cache (Twitter)", KEYS),
+    (&["\nkey,op,"], "requests to a cache (CacheLib)", KEYS),
     (&["# block_id "], "requests to Tectonic", "its blocks have no places on a device"),
     (
         &["\nfilename,file_offset,"],
@@ -149,9 +179,14 @@ const TEXT: [(&[&str], &str, &str); 24] = [
     ),
     (&["\"fio version\""], "the JSON report of fio", "fio's write_iolog writes the requests"),
 ];
+const KEYS: &str = "its keys have no places on a device";
+const KERNEL: (&str, &str) =
+    ("events of the kernel (ftrace, perf script)", "record with blktrace, or with BCC's biosnoop");
 const CACHES: &str = "a trace of caches (libCacheSim)";
 const DIGESTS: &str = "it has digests of objects in place of addresses";
 const MEANS: &str = "it has means over time, no requests: record with blktrace";
+const OF_DISKS: &str = "it has no loads of disks: those of iostat -xt and sar -d can shape a \
+                        generated load";
 const SHAPE: &str = "it has loads over time, no requests, and can shape a generated load: \
                      [arrivals.shape.file] of a workload";
 
@@ -163,13 +198,18 @@ pub(crate) fn other(name: &str, head: &[u8]) -> Option<String> {
     let (what, why) = if let Some((_, what, why)) = data {
         (*what, *why)
     } else if let Some(report) = Report::of(&text[1..]) {
-        (report.name(), SHAPE)
+        match report.has_devices(&text) {
+            true => (report.name(), SHAPE),
+            false => ("a report of sysstat", OF_DISKS),
+        }
     } else if let Some((_, what, why)) = TEXT.iter().find(|(marks, ..)| has(marks)) {
         (*what, *why)
     } else if name.contains("oracleGeneral") {
         (CACHES, DIGESTS)
     } else if let Some(reason) = rows(head, false) {
         return Some(reason);
+    } else if text.lines().skip(1).take(2).all(is_ftrace) {
+        KERNEL
     } else if text.lines().skip(1).take(2).all(is_event) && text.lines().nth(1).is_some() {
         (
             "blkparse's output in a form of its own (-f)",
@@ -205,6 +245,8 @@ pub(crate) fn rows(head: &[u8], whole: bool) -> Option<String> {
             "its requests are in what write_iolog writes; latencies with log_offset=1 can be read \
              with --columns time:ms,latency:ns,op:0=read,size:bytes,offset:bytes,...",
         )
+    } else if all(|line| line.trim().parse::<u64>().is_ok()) {
+        ("a list of numbers, as of blocks or objects", "it has neither times nor sizes")
     } else if all(is_diskstats) {
         ("a copy of /proc/diskstats", "it has counters since the start: record with blktrace")
     } else {
@@ -233,6 +275,14 @@ fn is_diskstats(line: &str) -> bool {
         && columns().all(|(at, column)| (at == 2) != column.parse::<u64>().is_ok())
 }
 
+/// `dd-1234 [001] 4283.123456: 8,0 Q W 2048 + 8 [dd]`: a processor, and a time with a colon.
+fn is_ftrace(line: &str) -> bool {
+    let mut words = line.split_whitespace();
+    let number = |word: &str| word.strip_prefix('[')?.strip_suffix(']')?.parse::<u16>().ok();
+    words.any(|word| number(word).is_some())
+        && words.any(|word| word.strip_suffix(':').is_some_and(|time| time.parse::<f64>().is_ok()))
+}
+
 /// `8,0 Q 0.000000000 R 223490 8 dd`: a device by its numbers, and an action of blkparse.
 fn is_event(line: &str) -> bool {
     let is_device = |word: &str| {
@@ -259,7 +309,7 @@ mod tests {
     #[test]
     fn what_is_not_read_is_named_with_what_undoes_it() {
         for (magic, what, command) in FOREIGN {
-            let error = refused(&[magic, &[0; 300]].concat());
+            let error = refused(&[magic, &[1; 300]].concat());
             assert!(error.contains(what) && error.contains(command), "{error}");
         }
         let mut tar = vec![b'x'; 257];
@@ -276,6 +326,10 @@ mod tests {
         let (little, big): (Vec<_>, Vec<_>) = (wide(u16::to_le_bytes), wide(u16::to_be_bytes));
         assert!(refused(&little).contains("iconv -f UTF-16LE"));
         assert!(refused(&big).contains("iconv -f UTF-16BE"));
+        let widest: Vec<_> =
+            LINES.chars().flat_map(|letter| u32::from(letter).to_le_bytes()).collect();
+        assert!(refused(&widest).contains("iconv -f UTF-32LE"));
+        assert!(refused(b"\x96\xd5\x75\x21\x0c\x05").contains("sadf -d FILE -- -d prints"));
     }
 
     #[test]
@@ -323,6 +377,15 @@ mod tests {
             ("10:00:00   1234 be/4 root        0.00 B/s    4.00 K/s  0.00 % dd\n", "iotop"),
             ("10:00:00.123456 dd(1234): R /var/log/syslog\n", "fatrace"),
             ("\u{1}\0\u{2}\0\0", "binary data"),
+            ("\"Dstat 0.7.3 CSV output\"\n\"Author:\",\"x\"\n", "dstat"),
+            ("RESET\nDSK h 1764029405 2026/11/25 00:10:05 600 sda 4 100\n", "atop"),
+            ("Tracing ext4 operations slower than 10 ms\nTIME COMM PID T\n", "within files"),
+            ("\"Time of Day\",\"Process Name\",\"PID\"\n\"1:00\",\"a\",\"1\"\n", "xperf"),
+            ("key,op,size,op_count,key_size\n1668757755,SET,82,1,40\n", "CacheLib"),
+            ("# time, object, size, next_access_vtime\n0, 7414061, 237, 1\n", "libCacheSim"),
+            ("42932745\n42932746\n42932747\n", "a list of numbers"),
+            ("Linux 5.15.0 (a) 11/25/2026\n\n11:40:01 PM UID PID kB_rd/s\n", "no loads of disks"),
+            ("  dd-1234  [001]  4283.123456:   8,0    Q   W 2048 + 8 [dd]\n", "ftrace"),
             ("500, 81920, 0, 4096, 0, 0\n1000, 81920, 1, 4096, 0, 0\n", "op:0=read"),
         ] {
             let error = refused(text.as_bytes());

@@ -1,6 +1,7 @@
 //! A trace as a [`Source`]: order, normalised time, and what to do with malformed records.
 
 use std::io;
+use std::num::NonZeroU64;
 
 use ebb_policy::units::Nanos;
 
@@ -10,6 +11,10 @@ use crate::request::{LONGEST, LONGEST_SAID, Op, Request, Source, TraceError};
 
 /// Requests that one call of [`Source::fill`] appends at most.
 pub const BATCH: usize = 4096;
+/// Rows that are later than this behind the latest are told: writers that keep an order are late by
+/// the time that a buffer of one processor waits, which is a second in ETW (`FlushTimer`) and less
+/// in blktrace and BPF tools.
+const LATE: u64 = 5_000_000_000;
 /// Reasons that [`Skipped`] keeps.
 const REASONS: usize = 5;
 
@@ -39,6 +44,12 @@ pub struct Reader {
     latest: Nanos,
     /// Least and greatest instant read.
     span: Option<(Nanos, Nanos)>,
+    /// The latest arrival and the latest completion read.
+    last: (u64, u64),
+    /// The same above a heading or totals that came once more.
+    above: Option<(u64, u64)>,
+    /// The most that a row was late.
+    late: u64,
     /// Requests read so far.
     read: u64,
     ended: bool,
@@ -67,6 +78,9 @@ impl Reader {
             first: None,
             latest: Nanos::ZERO,
             span: None,
+            last: (0, 0),
+            above: None,
+            late: 0,
             read: 0,
             ended: false,
             skipped: Skipped::default(),
@@ -119,14 +133,27 @@ impl Reader {
                 self.empty
             )
         });
-        units.into_iter().chain(tick).chain(self.records.notes()).chain(empty).collect()
+        // Darshan lists rank by rank.
+        let is_late = self.late > LATE && self.format != Format::Darshan;
+        let late = is_late.then(|| {
+            format!(
+                "rows are up to {:.1} s earlier than rows above them, and were put in order: if \
+                 its clock was set or these are several runs, split the file there",
+                self.late as f64 * 1e-9
+            )
+        });
+        let notes = units.into_iter().chain(tick).chain(self.records.notes());
+        notes.chain(empty).chain(late).collect()
     }
 
     /// Takes the next record into `batch` or the window; `false` at the end.
     fn step(&mut self, batch: &mut Vec<Request>) -> Result<bool, TraceError> {
         let fault = match self.records.next() {
             Ok(None) => return self.end().map(|()| false),
-            Ok(Some(Line::Header)) => return Ok(true),
+            Ok(Some(Line::Header)) => {
+                self.above = (self.read > 0).then_some(self.last);
+                return Ok(true);
+            }
             Ok(Some(Line::Other)) => {
                 self.skipped.ignored += 1;
                 return Ok(true);
@@ -139,6 +166,13 @@ impl Reader {
             }
             Ok(Some(Line::Request(request))) if self.bytes_in_doubt && !in_sectors(&request) => {
                 return Err(self.no_bytes(&request));
+            }
+            Ok(Some(Line::Request(request)))
+                if self
+                    .above
+                    .is_some_and(|(at, end)| request.at.0 <= at && done(&request) <= end) =>
+            {
+                return Err(self.another_run(&request));
             }
             Ok(Some(Line::Request(request))) => match self.accept(request, batch) {
                 Ok(()) => return Ok(true),
@@ -185,6 +219,17 @@ impl Reader {
         TraceError::Malformed { file: self.file.clone(), line, reason }
     }
 
+    #[cold]
+    fn another_run(&self, request: &Request) -> TraceError {
+        let above = self.above.map_or(0.0, |above| lateness(request, above) as f64 * 1e-9);
+        let reason = format!(
+            "another run begins here, {above:.3} s before the end of the one above: split the file \
+             at the heading or totals between them"
+        );
+        let line = self.records.position();
+        TraceError::Malformed { file: self.file.clone(), line, reason }
+    }
+
     fn accept(&mut self, request: Request, batch: &mut Vec<Request>) -> Result<(), String> {
         if self.first.is_some() && request.at < self.latest {
             return Err(self.backwards(request.at));
@@ -195,6 +240,8 @@ impl Reader {
             return Err(self.apart(request.at));
         }
         self.span = Some(span);
+        self.late = self.late.max(lateness(&request, self.last));
+        self.last = (self.last.0.max(request.at.0), self.last.1.max(done(&request)));
         self.read += 1;
         let window = self.format.window();
         if window == 0 {
@@ -264,6 +311,18 @@ impl Reader {
         let text = format!("{}, after {} requests were read", told(source), self.read);
         TraceError::Io { file: self.file.clone(), source: io::Error::new(source.kind(), text) }
     }
+}
+
+/// When a request was answered, as far as that is known.
+fn done(request: &Request) -> u64 {
+    let latency = request.recorded_latency.map_or(0, NonZeroU64::get);
+    request.at.0.saturating_add(latency)
+}
+
+/// How much earlier a request is than the latest arrival and completion above it: rows are in order
+/// of one of them.
+fn lateness(request: &Request, (arrival, completion): (u64, u64)) -> u64 {
+    arrival.saturating_sub(request.at.0).min(completion.saturating_sub(done(request)))
 }
 
 /// What an error of a stream means, and what to do where that is known.

@@ -22,10 +22,9 @@ impl Report {
     /// What a file is that begins with `head`: text by its first line or, where that is gone, by a
     /// heading.
     pub(crate) fn of(head: &str) -> Option<Self> {
-        let is_heading = |line: &str| line.split_whitespace().any(|word| DEVICES.contains(&word));
         if head.starts_with(SADF) {
             Some(Self::Sadf)
-        } else if head.starts_with("Linux ") || head.lines().any(is_heading) {
+        } else if head.starts_with("Linux ") || names_devices(head) {
             Some(Self::Text)
         } else if !head.trim_start().starts_with('{') {
             None
@@ -34,6 +33,11 @@ impl Report {
         } else {
             head.contains("\"resultType\"").then_some(Self::Prometheus)
         }
+    }
+
+    /// Whether it is of devices, as far as its `head` shows.
+    pub(crate) fn has_devices(self, head: &str) -> bool {
+        self != Self::Text || names_devices(head)
     }
 
     /// What people call it.
@@ -45,4 +49,8 @@ impl Report {
             Self::Prometheus => "an answer of Prometheus",
         }
     }
+}
+
+fn names_devices(head: &str) -> bool {
+    head.split_whitespace().any(|word| DEVICES.contains(&word))
 }

@@ -288,3 +288,98 @@ fn rows_that_move_nothing_are_passed_over_and_counted() {
     let error = refused("0,1,512,R,0.5\n0,1,-512,R,0.5\n");
     assert!(error.starts_with("t:2: size is negative: '-512'"), "{error}");
 }
+
+#[test]
+fn messages_and_last_lines_of_newer_tools_are_known() {
+    let text = "\
+  8,0    3        1     0.000000000   697  Q   W 223490 + 8 [kjournald]
+  8,0    3        0     0.000002500   697 1a3,1  m   N bfq697S insert_request
+  8,0    3        6     0.200000000   697  Q   R 1024 + 16 [cat]
+";
+    assert_eq!(sums(text), ([1, 1, 0], [8192, 4096], 200_000_000, 223_498 * 512));
+    let text = "\
+Tracing block I/O. Ctrl-C to end.
+STARTs          ENDs            COMM         PID    TYPE DEV      BLOCK        BYTES     LATms
+5982800.302061  5982800.302679  supervise    1809   W    202,1    17039600     4096       0.62
+5982800.302423  5982800.302842  supervise    1809   W    202,1    17039608     4096       0.42
+
+Ending tracing...
+";
+    assert_eq!(sums(text), ([0, 2, 0], [0, 8192], 362_000, 17_039_616 * 512));
+}
+
+const ETW: &str = "\
+BeginHeader
+  DiskRead,  TimeStamp, Process Name ( PID), ThreadID, IrpPtr, ByteOffset, IOSize
+EndHeader
+DiskRead,  1382, System (   4),  88, 0xfff, 0x1000, 0x00001000, 382, 1, 0x0, 155, Normal
+DiskRead,  9001382, System (   4),  88, 0xfff, 0x1000, 0x00001000, 382, 1, 0x0, 155, Normal
+";
+const TWO_QUEUED: &str = "\
+  8,0    3        1     0.000000000   697  Q   W 223490 + 8 [kjournald]
+  8,0    3        3     9.000000000   697  Q   R 1024 + 8 [cat]
+";
+const TOTALS: &str = "\
+CPU3 (sda):
+ Reads Queued:           1,        4KiB\t Writes Queued:           1,        4KiB
+Events (sda): 2 entries
+";
+const CALLS: &str = "\
+start_s,end_s,rank,file_id,op,offset,length
+0.1,0.2,0,0,R,0,512
+9.1,9.2,0,0,R,0,512
+0.1,0.2,1,0,R,0,512
+";
+
+#[test]
+fn several_runs_in_one_file_are_not_laid_over_each_other() {
+    let run = format!("{TWO_QUEUED}{TOTALS}");
+    for (text, line) in [(ETW, 9), (&run, 6), (NO_DISK, 7), (CALLS, 6)] {
+        sums(text);
+        let error = refused(&text.repeat(2));
+        assert!(error.starts_with(&format!("t:{line}: another run begins here")), "{error}");
+    }
+    // The next part of the same run is none.
+    let (all, rows) = NO_SECTOR.split_at(NO_SECTOR.find("0.003").unwrap());
+    let heading = &all[..=all.find('\n').unwrap()];
+    assert_eq!(sums(&format!("{all}{heading}{rows}")), sums(NO_SECTOR));
+}
+
+#[test]
+fn a_clock_that_was_set_is_told() {
+    let said = notes(&TWO_QUEUED.repeat(2));
+    assert!(said.contains("rows are up to 9.0 s earlier than rows above them"), "{said}");
+    assert!(!notes(CALLS).contains("earlier"), "ranks are listed one by one");
+    let slow = "128166372203061629,hm,0,Read,512,512,1\n\
+                128166372003061629,hm,0,Read,512,512,201000000\n";
+    assert!(!notes(slow).contains("earlier"), "late by its latency");
+}
+
+#[test]
+fn a_heading_in_a_comment_is_evidence() {
+    for (heading, rows) in [
+        ("asu,lba_bytes,size_sectors,op,time_ms", "0,20941264,8192,W,551.706\n"),
+        ("time_s device offset size read", "22.810 0 2205343744 4096 1\n"),
+        ("arrival_s disk lba_bytes size_bytes is_write", "22.810 0 22053437 4097 1\n"),
+        ("timestamp_ms,offset,size,is_read,volume", "1538323200,12910952,128,0,1063\n"),
+    ] {
+        for mark in ["", "# ", "# of a tool\n#"] {
+            let error = refused(&format!("{mark}{heading}\n{rows}"));
+            assert!(error.contains("its heading has"), "{error}");
+        }
+    }
+    sums("# written by one of our tools\n22.810 0 2205343744 4096 1\n");
+}
+
+#[test]
+fn what_is_odd_about_requests_is_said() {
+    let inquiry = format!("{NO_DISK}0.004000    udevd          300     sda       R 8  36  1.00\n");
+    assert!(notes(&inquiry).contains("1 requests have no whole sectors"), "{}", notes(&inquiry));
+    assert!(!notes(NO_DISK).contains("sectors"));
+    let error = refused("  8,0    3        5     0.100004000     0  C   W 223490 + 8 [0]\n");
+    let columns = error.split("--columns ").nth(1).unwrap().parse().ok();
+    let options = OpenOptions { columns, ..OpenOptions::default() };
+    let text = "  8,0    3        5     0.100004000     0  C   W 223490 + 8 [0]\n";
+    let mut reader = open_bytes("t", text.into(), &options).unwrap();
+    assert_eq!(summarise(&mut reader).unwrap().written_bytes, 4096);
+}

@@ -144,8 +144,8 @@ fn listen(
 }
 
 /// What keeps a process, as far as the kernel says: its state, calls from the innermost one on, how
-/// long it has run of a moment from now on, and how long it has waited for a CPU in all. The stack is
-/// shown to CAP_SYS_ADMIN alone.
+/// long it runs in a moment from now on, and how long it has waited for a CPU in all. The stack
+/// is shown to CAP_SYS_ADMIN alone.
 fn whereabouts(pid: u32) -> String {
     let text = |file: &str| std::fs::read_to_string(format!("/proc/{pid}/{file}")).ok();
     let state = text("stat").and_then(|stat| stat.rsplit_once(") ")?.1.chars().next());

@@ -25,6 +25,8 @@ pub(crate) struct Biosnoop {
     clock: (u64, u64),
     /// Requests whose time in the queue is not known.
     unqueued: u64,
+    /// Those of a disk that have no whole sectors.
+    partial: u64,
 }
 
 /// What a column holds; times with their unit in nanoseconds, 0 for a time of day.
@@ -59,14 +61,15 @@ impl Default for Biosnoop {
             unknown: Unknown::default(),
             clock: (0, 0),
             unqueued: 0,
+            partial: 0,
         }
     }
 }
 
 impl LineParser for Biosnoop {
     fn line(&mut self, line: &[u8]) -> Result<Line, Reason> {
-        // perf-tools' iosnoop begins so; BCC's histograms and tops with other words.
-        if line.starts_with(b"Tracing block I/O") {
+        // perf-tools' iosnoop begins and ends so; BCC's histograms and tops with other words.
+        if line.starts_with(b"Tracing block I/O") || line == b"Ending tracing..." {
             return Ok(Line::Header);
         }
         let mut fields: Vec<&[u8]> = Columns::blanks(line).collect();
@@ -105,6 +108,7 @@ impl LineParser for Biosnoop {
             _ => field::sectors(field::unsigned(row.sector, "SECTOR")?, "SECTOR")?,
         };
         let request = field::request(row.at, op, offset, size)?;
+        self.partial += u64::from(!size.is_multiple_of(512));
         let disk = row.disk.filter(|_| no_disk.is_none()).unwrap_or_default();
         let device = self.disks.number(&[disk])?;
         let recorded_latency = NonZeroU64::new(row.latency);
@@ -115,7 +119,13 @@ impl LineParser for Biosnoop {
         let unqueued = (self.unqueued > 0).then(|| {
             format!("{} requests have no time in the queue, which counts as 0", self.unqueued)
         });
-        self.unknown.note("types").into_iter().chain(unqueued).collect()
+        let partial = (self.partial > 0).then(|| {
+            format!(
+                "{} requests have no whole sectors: commands that pass through move such data",
+                self.partial
+            )
+        });
+        self.unknown.note("types").into_iter().chain(unqueued).chain(partial).collect()
     }
 }
 

@@ -81,7 +81,9 @@ impl LineParser for Blkparse {
         if self.events > 0 && self.arrivals == 0 {
             return Err(format!(
                 "{} events, but none of them is the arrival of a request, queued (Q) or issued \
-                 (D): run blkparse without -a or, if blktrace ran with it, record with -a queue",
+                 (D): run blkparse without -a or, if blktrace ran with it, record with -a queue; \
+                 completions are read with --columns device,-,-,time:s,stream,=C,op,\
+                 offset:sectors,-,size:sectors,...",
                 self.events
             ));
         }
@@ -118,7 +120,11 @@ impl Blkparse {
         columns.unsigned("sequence number")?;
         let at = field::time(columns.want("timestamp")?, "timestamp", 1_000_000_000)?;
         let process = field::stream(columns.unsigned("process")?, "process")?;
-        let action = columns.want("action")?;
+        // A message may have its control group before it (blkparse.c, handle_notify).
+        let action = match columns.want("action")? {
+            group if group.contains(&b',') => columns.want("action")?,
+            action => action,
+        };
         Ok(Some(Event { at, device, process, action, columns }))
     }
 

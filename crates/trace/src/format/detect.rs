@@ -1,7 +1,7 @@
 //! Which format a file is in, from its first bytes.
 
 use super::doubt::{doubt, heading};
-use super::field::{Columns, Reason, is_comment, is_heading};
+use super::field::{Columns, Reason, columns, is_comment, is_heading};
 use super::{Format, Line, in_sectors, vscsi};
 use crate::request::Request;
 
@@ -43,9 +43,21 @@ pub(crate) fn detect(head: &[u8], whole: bool) -> Detected {
             None => Detected::Format(format),
         },
     };
-    let first = lines(head, whole).map(|(_, line)| line).next().filter(|line| is_heading(line));
-    let contradiction = first.zip(best).and_then(|(names, format)| heading(format, names));
+    let contradiction = named(head, whole).zip(best).and_then(|(all, format)| heading(format, all));
     contradiction.map_or(found, Detected::Doubt)
+}
+
+/// The line that names columns: the first or, as numpy.savetxt writes it, a comment above it of as
+/// many columns.
+fn named(head: &[u8], whole: bool) -> Option<&[u8]> {
+    let (number, first) = lines(head, whole).next()?;
+    let count = columns(first).count();
+    let comments = head.split(|byte| *byte == b'\n').take(number - 1);
+    let comments = comments.filter_map(|line| line.trim_ascii().strip_prefix(b"#"));
+    let all = comments.filter(|line| columns(line).count() == count);
+    Some(first)
+        .filter(|line| is_heading(line))
+        .or_else(|| all.filter(|line| is_heading(line)).last())
 }
 
 /// Requests that are closer than 10 µs if their times are in ns, and than 10 s if in ms.
@@ -127,11 +139,8 @@ const COLUMNS: usize = 32;
 
 /// `line` with one column replaced, left out or added at the end.
 fn edits(line: &[u8]) -> impl Iterator<Item = Vec<u8>> {
-    let (columns, separator) = match line.contains(&b',') {
-        true => (Columns::commas(line), &b","[..]),
-        false => (Columns::blanks(line), &b" "[..]),
-    };
-    let columns: Vec<&[u8]> = columns.take(COLUMNS).collect();
+    let separator = if line.contains(&b',') { &b","[..] } else { &b" "[..] };
+    let columns: Vec<&[u8]> = columns(line).take(COLUMNS).collect();
     let places = 0..=columns.len();
     let edit = move |(place, value): (usize, Option<&'static [u8]>)| {
         let before = columns.iter().take(place).copied();

@@ -180,6 +180,11 @@ impl<'a> Iterator for Columns<'a> {
     }
 }
 
+/// The columns of a line, divided by commas if it has any.
+pub(crate) fn columns(line: &[u8]) -> Columns<'_> {
+    if line.contains(&b',') { Columns::commas(line) } else { Columns::blanks(line) }
+}
+
 /// A whole number that is not negative.
 #[inline]
 pub(crate) fn unsigned(field: &[u8], name: &str) -> Result<u64, Reason> {

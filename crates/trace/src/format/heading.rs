@@ -1,6 +1,6 @@
 //! What a heading says of columns, against what a format has there.
 
-use super::field::Columns;
+use super::field;
 
 /// Words by which a column is known, and the one that [`super::Columns`] has for it: the first that
 /// a name has decides.
@@ -33,11 +33,8 @@ type Named = (Option<&'static str>, Option<&'static str>);
 /// Why a heading and the `columns` of a format contradict each other, and the columns as the
 /// heading has them, in the format's units where it names none.
 pub(super) fn contradiction(heading: &[u8], columns: &str) -> Option<(String, String)> {
-    let names: Vec<&[u8]> = match heading.contains(&b',') {
-        true => Columns::commas(heading).collect(),
-        false => Columns::blanks(heading).collect(),
-    };
-    let names: Vec<String> = names.iter().map(|n| String::from_utf8_lossy(n).into()).collect();
+    let names: Vec<String> =
+        field::columns(heading).map(|name| String::from_utf8_lossy(name).into()).collect();
     let held: Vec<(&str, Option<&str>)> = columns.split(',').map(parts).collect();
     let odd = names.iter().zip(&held).find(|(name, (kind, unit))| {
         let (named, in_unit) = named(name);
@@ -80,8 +77,9 @@ fn named(name: &str) -> Named {
     }
 }
 
-/// `first_lba`, `firstLba`, `First LBA (sectors)`.
-fn words(name: &str) -> Vec<String> {
+/// The words of a name, in small letters: `first_lba`, `firstLba`, `First LBA (sectors)`.
+#[must_use]
+pub fn words(name: &str) -> Vec<String> {
     let mut apart = String::new();
     let mut was_small = false;
     for letter in name.chars() {

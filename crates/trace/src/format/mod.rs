@@ -35,6 +35,7 @@ use crate::request::Request;
 pub use columns::{Columns, UnknownColumns};
 pub(crate) use detect::{Detected, Nearest, detect, nearest};
 pub(crate) use field::{Fault, Line, LineParser, Records};
+pub use heading::words;
 
 /// How many records a format whose rows are not in order of arrival is sorted within.
 pub(crate) const WINDOW: usize = 65_536;

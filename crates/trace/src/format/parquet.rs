@@ -7,11 +7,12 @@ use std::io;
 use std::num::NonZeroU64;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use parquet::basic::{ConvertedType, Type};
+use parquet::basic::{Compression, ConvertedType, Type};
 use parquet::column::reader::{ColumnReader, ColumnReaderImpl};
 use parquet::data_type::{Int32Type, Int64Type};
 use parquet::errors::ParquetError;
 use parquet::file::reader::{ChunkReader, FileReader, SerializedFileReader};
+use parquet::schema::types::ColumnDescriptor;
 
 use super::field::{self, Fault, Line, Reason, Records};
 use crate::request::{Op, Request};
@@ -78,6 +79,10 @@ impl<R: ChunkReader + 'static> Rows<R> {
             {
                 return Err(format!("column '{}' does not hold whole numbers", NAMES[name]));
             }
+            let codecs = file.metadata().row_groups().iter();
+            let codecs = codecs.filter_map(|group| group.columns().get(index));
+            let codecs = codecs.map(|chunk| chunk.compression());
+            plain(NAMES[name], column, codecs)?;
             places[name] = Some(index);
         }
         if let Some(missing) = places[..NEEDED].iter().position(Option::is_none) {
@@ -146,6 +151,47 @@ impl<R: ChunkReader + 'static> Rows<R> {
             recorded_latency: self.value(6)?.and_then(NonZeroU64::new),
             ..request
         })
+    }
+}
+
+/// Refuses a column of numbers that count something else than their name says, or that are packed
+/// in a way that is not read.
+fn plain(
+    name: &str,
+    column: &ColumnDescriptor,
+    mut codecs: impl Iterator<Item = Compression>,
+) -> Result<(), Reason> {
+    use {Compression as Codec, ConvertedType as C};
+    let kind = match C::from(column.logical_type_ref().cloned()) {
+        C::NONE => column.converted_type(),
+        kind => kind,
+    };
+    // Times in ns have no such type (parquet-format, LogicalTypes.md).
+    let is_number = matches!(
+        kind,
+        C::NONE
+            | C::INT_8
+            | C::INT_16
+            | C::INT_32
+            | C::INT_64
+            | C::UINT_8
+            | C::UINT_16
+            | C::UINT_32
+            | C::UINT_64
+    );
+    if !is_number {
+        return Err(format!(
+            "column '{name}' is of type {kind}: write it as plain whole numbers, times in ns"
+        ));
+    }
+    let is_read =
+        |codec: &Codec| matches!(codec, Codec::UNCOMPRESSED | Codec::SNAPPY | Codec::ZSTD(_));
+    match codecs.find(|codec| !is_read(codec)) {
+        Some(codec) => Err(format!(
+            "column '{name}' is compressed with {}: write the file with snappy or zstd",
+            codec.to_string().split('(').next().unwrap_or_default()
+        )),
+        None => Ok(()),
     }
 }
 
@@ -258,5 +304,43 @@ impl<R: ChunkReader + 'static> Records for Rows<R> {
 
     fn position(&self) -> u64 {
         self.row
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use parquet::basic::Compression as Codec;
+    use parquet::schema::parser::parse_message_type;
+    use parquet::schema::types::SchemaDescriptor;
+
+    use super::*;
+
+    #[test]
+    fn columns_that_count_something_else_or_are_packed_otherwise_are_refused() {
+        let check = |kind: &str, codec| {
+            let schema = parse_message_type(&format!("message t {{ required {kind}; }}")).unwrap();
+            let schema = SchemaDescriptor::new(schema.into());
+            plain("at_ns", &schema.column(0), [Codec::SNAPPY, codec].into_iter())
+        };
+        for kind in [
+            "int64 at_ns",
+            "int64 at_ns (INTEGER(64,false))",
+            "int32 at_ns (INTEGER(8,true))",
+            "int64 at_ns (TIMESTAMP(NANOS,true))",
+        ] {
+            assert_eq!(check(kind, Codec::UNCOMPRESSED), Ok(()), "{kind}");
+        }
+        for (kind, said) in [
+            ("int64 at_ns (TIMESTAMP(MICROS,false))", "TIMESTAMP_MICROS"),
+            ("int64 at_ns (TIMESTAMP_MILLIS)", "TIMESTAMP_MILLIS"),
+            ("int64 at_ns (TIME(MICROS,true))", "TIME_MICROS"),
+            ("int64 at_ns (DECIMAL(15,3))", "DECIMAL"),
+            ("int32 at_ns (DATE)", "DATE"),
+        ] {
+            let reason = check(kind, Codec::UNCOMPRESSED).unwrap_err();
+            assert!(reason.starts_with(&format!("column 'at_ns' is of type {said}: ")), "{reason}");
+        }
+        let reason = check("int64 at_ns", Codec::LZ4_RAW).unwrap_err();
+        assert!(reason.contains("compressed with LZ4_RAW: write the file with snappy"), "{reason}");
     }
 }

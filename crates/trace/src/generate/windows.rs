@@ -104,7 +104,11 @@ pub(super) fn complete(there: usize, wanted: usize) -> Result<(), String> {
 pub(super) fn number(word: &str) -> Result<f64, String> {
     let good = word.replace(',', ".").parse().ok();
     let good = good.filter(|value: &f64| value.is_finite() && *value >= 0.0);
-    good.ok_or_else(|| format!("'{word}' is not a number of zero or more"))
+    let plain = match word.strip_suffix(char::is_alphabetic).map(str::parse::<f64>) {
+        Some(Ok(_)) => ": have it printed without -h, --human and --pretty",
+        _ => "",
+    };
+    good.ok_or_else(|| format!("'{word}' is not a number of zero or more{plain}"))
 }
 
 /// Reads and writes of sar's requests, divided as the data read and written is.

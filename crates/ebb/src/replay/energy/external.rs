@@ -120,11 +120,10 @@ fn take(parser: &mut Parser, line: &str, sink: &Sink, when: impl Fn(Option<f64>)
             if let Some(at) = when(unix) {
                 sink.push(at, watts);
             }
-            if parser.local {
-                sink.local();
-            }
+            sink.assume(parser.local, parser.bare);
         }
         Ok(Line::Other) => sink.other(line),
+        Err(why) if parser.useless.is_some() => sink.fail(why),
         Err(why) => sink.skip(&why, line),
     }
 }
@@ -135,10 +134,11 @@ pub fn command(text: &str, accuracy: Option<Accuracy>, clock: Clock, every: Dura
     let about = About { name: "command", of, accuracy, external: true };
     let text = text.to_owned();
     let work = move |sink: &Sink| {
-        let mut failures = 0;
+        let (mut failures, mut parser) = (0, Parser::default());
         while !sink.is_over() {
             let begun = Instant::now();
-            match once(&text, sink, clock) {
+            parser.renew();
+            match once(&text, &mut parser, sink, clock) {
                 Ok(()) => failures = 0,
                 Err(why) => {
                     failures += 1;
@@ -158,7 +158,7 @@ pub fn command(text: &str, accuracy: Option<Accuracy>, clock: Clock, every: Dura
 }
 
 /// Runs it to its end, or until nobody wants samples any more.
-fn once(text: &str, sink: &Sink, clock: Clock) -> Result<(), String> {
+fn once(text: &str, parser: &mut Parser, sink: &Sink, clock: Clock) -> Result<(), String> {
     let mut child = Command::new("sh")
         .args(["-c", text])
         .stdin(Stdio::null())
@@ -168,12 +168,11 @@ fn once(text: &str, sink: &Sink, clock: Clock) -> Result<(), String> {
         .spawn()
         .map_err(|error| format!("cannot run sh: {error}"))?;
     let lines = lines(&mut child, clock);
-    let mut parser = Parser::default();
     while !sink.is_over() {
         match lines.recv_timeout(Duration::from_millis(50)) {
-            Ok((at, line)) => take(&mut parser, &line, sink, |unix| {
-                Some(unix.map_or(at, |unix| clock.of_unix(unix)))
-            }),
+            Ok((at, line)) => {
+                take(parser, &line, sink, |unix| Some(unix.map_or(at, |unix| clock.of_unix(unix))))
+            }
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => break,
         }

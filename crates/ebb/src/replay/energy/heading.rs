@@ -1,5 +1,7 @@
 //! What a heading of a meter's lines names: columns of time and of watts, and their units.
 
+use ebb_trace::format::words as camel_words;
+
 /// Columns by their places.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Heading {
@@ -9,8 +11,12 @@ pub struct Heading {
     pub time: (Vec<usize>, f64),
     /// With the watts of its unit.
     pub power: (usize, f64),
+    /// Whether the watts have a unit.
+    pub has_unit: bool,
     /// The one that names the unit of each row.
     pub unit: Option<usize>,
+    /// Those that tell one metered thing from another.
+    pub sources: Vec<usize>,
 }
 
 impl Heading {
@@ -21,13 +27,18 @@ impl Heading {
             2 => (vec![0], 1),
             _ => return Err("more than a time and watts, and no heading".to_owned()),
         };
-        Ok(Self { count, time: (time, 1.0), power: (power, 1.0), unit: None })
+        let (time, power, sources) = ((time, 1.0), (power, 1.0), Vec::new());
+        Ok(Self { count, time, power, has_unit: false, unit: None, sources })
     }
 
     /// Of the names of columns.
     pub fn of(names: &[String]) -> Result<Self, String> {
         let unit = names.iter().position(|name| is_word_of(name, &["unit", "units"]));
-        Ok(Self { count: names.len(), time: times(names)?, power: power(names)?, unit })
+        let (time, power) = (times(names)?, power(names)?);
+        let has_unit =
+            unit.is_some() || !words(&names[power.0]).next_back().is_some_and(is_power_word);
+        let sources = (0..names.len()).filter(|at| is_source(&names[*at])).collect();
+        Ok(Self { count: names.len(), time, power, has_unit, unit, sources })
     }
 
     /// Of names above a row of units, which may stand in brackets.
@@ -103,14 +114,33 @@ fn power(names: &[String]) -> Result<(usize, f64), String> {
 fn power_unit(name: &str) -> Option<(f64, bool)> {
     let words: Vec<&str> = words(name).collect();
     let (unit, rest) = words.split_last()?;
-    let is_power = |word: &&str| word.eq_ignore_ascii_case("power");
-    let unit = match is_power(unit) {
+    let unit = match is_power_word(unit) {
         // Of nothing but power, not of a factor or of what is apparent.
         true => rest.is_empty().then_some(1.0),
         false => watts(unit),
     };
-    Some((unit?, rest.iter().all(is_power)))
+    Some((unit?, rest.iter().all(|word| is_power_word(word))))
 }
+
+fn is_power_word(word: &str) -> bool {
+    word.eq_ignore_ascii_case("power")
+}
+
+/// Last words of the names of columns that tell metered things apart.
+const SOURCES: [&str; 17] = [
+    "channel", "core", "device", "domain", "gpu", "host", "hostname", "index", "node", "outlet",
+    "package", "plug", "port", "psu", "sensor", "slot", "socket",
+];
+
+/// Whether a column tells one metered thing from another: `outlet`, `gpu_id`.
+fn is_source(name: &str) -> bool {
+    let all = camel_words(name);
+    let mut words = all.iter().map(String::as_str).rev().skip_while(|word| NUMBERS.contains(word));
+    words.next().is_some_and(|word| SOURCES.contains(&word))
+}
+
+/// What may stand behind them.
+const NUMBERS: [&str; 6] = ["id", "name", "no", "nr", "number", "uuid"];
 
 /// What may be counted in watts and is not the power that is drawn.
 const OTHERS: [&str; 27] = [
@@ -146,14 +176,13 @@ const OTHERS: [&str; 27] = [
 /// Whether a name with a unit of power is of measured power, and the unit stands for itself: not
 /// `ops/W`, `% of 500 W`, `0.1 W`, `x10_w`.
 fn is_measured(name: &str) -> bool {
-    let is_other = |word: &str| OTHERS.contains(&word.to_lowercase().as_str());
     let is_number = |word: &&str| word.trim_start_matches(['x', 'X']).parse::<u64>().is_ok();
     // In brackets the unit is alone.
     let unit = name.rfind(['(', '[', '{']).map_or(name, |at| &name[at..]);
     let alone = unit.len() == name.len() || words(unit).count() == 1;
     alone
         && !name.contains(['/', '%'])
-        && !words(name).any(is_other)
+        && !camel_words(name).iter().any(|word| OTHERS.contains(&word.as_str()))
         && !words(unit).rev().nth(1).is_some_and(|word| is_number(&word))
 }
 

@@ -42,9 +42,23 @@ pub struct Parser {
     last: Option<f64>,
     /// Times had no zone: they are taken in the machine's.
     pub local: bool,
+    /// Watts had no unit.
+    pub bare: bool,
+    /// What tells the first row's source, and whether another came since.
+    source: (Option<Vec<String>>, bool),
+    /// Samples since the last heading.
+    rows: usize,
+    /// Why no row can be used any more.
+    pub useless: Option<String>,
 }
 
 impl Parser {
+    /// Begins another output of the same meter.
+    pub fn renew(&mut self) {
+        let (source, useless) = (std::mem::take(&mut self.source), self.useless.take());
+        *self = Self { source, useless, ..Self::default() };
+    }
+
     /// Whether a sample was read.
     pub fn begun(&self) -> bool {
         self.last.is_some()
@@ -65,8 +79,11 @@ impl Parser {
                 .to_owned());
         }
         let (fields, comma) = fields(line)?;
-        if self.last.is_none() && self.names(&fields) {
+        if self.names(&fields) {
             return Ok(Line::Other);
+        }
+        if let Some(reason) = &self.useless {
+            return Err(reason.clone());
         }
         let bare;
         let heading = match &self.heading {
@@ -76,6 +93,10 @@ impl Parser {
                 &bare
             }
         };
+        let heading = heading.clone();
+        if self.is_part(&heading, &fields)? {
+            return Ok(Line::Other);
+        }
         match fields.len() {
             there if there < heading.count => return Err("too few columns".to_owned()),
             there if there > heading.count => return Err("a column too many".to_owned()),
@@ -87,7 +108,7 @@ impl Parser {
             Some(own) => watts(field(own)).ok_or("its unit is not W, mW, kW or µW")?,
             None => unit,
         };
-        let watts = power_of(&decimal(field(power), comma)?, unit)?;
+        let (watts, named) = power_of(&decimal(field(power), comma)?, unit)?;
         let (places, unit) = &heading.time;
         let time: Vec<&str> = places.iter().map(|at| field(*at)).collect();
         let unix = match &time[..] {
@@ -100,18 +121,66 @@ impl Parser {
             return Err("not after the line before".to_owned());
         }
         self.last = unix.or(Some(f64::NEG_INFINITY));
+        self.bare |= !named && !heading.has_unit;
+        self.rows += 1;
         Ok(Line::Sample { unix, watts })
+    }
+
+    /// Whether a row is of a part of what another row is the sum of: `-`, in turbostat.
+    ///
+    /// Rows of several sources are of no use: which belong together is not known. A column that
+    /// counts rows never has a value again.
+    fn is_part(&mut self, heading: &Heading, fields: &[String]) -> Result<bool, String> {
+        let source: Option<Vec<String>> =
+            heading.sources.iter().map(|at| fields.get(*at).cloned()).collect();
+        let Some(source) = source.filter(|source| !source.is_empty()) else { return Ok(false) };
+        let (first, others) = &mut self.source;
+        let first = first.get_or_insert_with(|| source.clone());
+        if first.iter().all(|field| field == "-") {
+            return Ok(source != *first);
+        }
+        if source == *first && *others {
+            let names = self.names.iter().flatten();
+            let names: Vec<&str> = heading
+                .sources
+                .iter()
+                .filter_map(|at| names.clone().nth(*at))
+                .map(String::as_str)
+                .collect();
+            let reason = format!(
+                "rows of several sources, told apart by {}: have one logged, or \
+                                  their sum",
+                names.join(", ")
+            );
+            self.useless = Some(reason.clone());
+            return Err(reason);
+        }
+        *others |= source != *first;
+        Ok(false)
     }
 
     /// Takes a heading or the units below it; whether the line was one of them.
     fn names(&mut self, fields: &[String]) -> bool {
         match &self.names {
+            Some(names) if names == fields => {
+                let timed =
+                    matches!(&self.heading, Some(Ok(heading)) if !heading.time.0.is_empty());
+                if self.rows > 1 && !timed {
+                    self.useless = Some(
+                        "several rows below each heading, and no time: they are of several \
+                         sources that nothing tells apart; have one logged (turbostat --Summary)"
+                            .to_owned(),
+                    );
+                }
+                self.rows = 0;
+                true
+            }
+            _ if self.last.is_some() => false,
             None if is_heading(fields) => {
                 self.heading = Some(Heading::of(fields));
                 self.names = Some(fields.to_vec());
                 true
             }
-            Some(names) if names == fields => true,
             Some(names) if names.len() == fields.len() && !self.has_units && are_units(fields) => {
                 self.heading = Some(Heading::with_units(names, fields));
                 self.has_units = true;
@@ -129,10 +198,13 @@ fn is_heading(fields: &[String]) -> bool {
     all && (fields.len() > 1 || fields.iter().any(|field| is_power(field)))
 }
 
-/// The fields of a line, and whether a comma is a decimal point in them: a line with a tab or a
-/// semicolon is divided by that alone.
+/// The fields of a line, and whether a comma is a decimal point in them: a line with a tab, a
+/// semicolon or a bar is divided by that alone, one of nothing but numbers by blanks.
 fn fields(line: &str) -> Result<(Vec<String>, bool), String> {
-    let separator = ['\t', ';'].into_iter().find(|mark| line.contains(*mark)).unwrap_or(',');
+    if line.split_whitespace().all(|word| word.parse::<f64>().is_ok()) {
+        return Ok((line.split_whitespace().map(str::to_owned).collect(), false));
+    }
+    let separator = ['\t', ';', '|'].into_iter().find(|mark| line.contains(*mark)).unwrap_or(',');
     let mut fields = vec![String::new()];
     let mut quoted = false;
     for letter in line.chars() {
@@ -162,15 +234,18 @@ fn decimal(text: &str, comma: bool) -> Result<String, String> {
     }
 }
 
-fn power_of(text: &str, unit: f64) -> Result<f64, String> {
-    let named = || text.parse::<Watts>().ok().map(|watts| watts.0);
-    let plain = text.parse::<f64>().ok().map(|number| number * unit);
-    let watts = plain.or_else(named).ok_or("no number")?;
+/// Watts, and whether the text names their unit.
+fn power_of(text: &str, unit: f64) -> Result<(f64, bool), String> {
+    let named = || text.parse::<Watts>().ok().map(|watts| (watts.0, true));
+    let plain = text.parse::<f64>().ok().map(|number| (number * unit, false));
+    let (watts, named) = plain
+        .or_else(named)
+        .ok_or("no number (fields are divided by tabs, semicolons, bars or commas)")?;
     let wrong = match watts {
         _ if !watts.is_finite() => "not finite",
         _ if watts < 0.0 => "negative",
         _ if watts > MOST => "above 100 kW",
-        _ => return Ok(watts),
+        _ => return Ok((watts, named)),
     };
     Err(wrong.to_owned())
 }
@@ -244,7 +319,7 @@ mod tests {
     fn nonsense_is_named() {
         let refused = |line: &str| all(&[line])[0].clone().unwrap_err();
         for (line, why) in [
-            ("hello", "no number"),
+            ("hello", "no number (fields are divided by tabs, semicolons, bars or commas)"),
             ("NaN", "not finite"),
             ("inf", "not finite"),
             ("-3", "negative"),
@@ -325,12 +400,56 @@ mod tests {
             ("time,ssj_ops/watt", "1700000000,70"),
             ("timestamp, power.limit [W]", "1700000000, 350 W"),
             ("time,TDP (W)", "1700000000,150"),
+            ("time,PowerLimit (W)", "1700000000,350"),
+            ("time,PeakWatt", "1700000000,350"),
             ("time,std_w", "1700000000,8"),
             ("time,power,unit", "1700000000,7,kVA"),
         ] {
             let read = all(&[heading, line, line]);
             assert!(read[1].is_err() && read[2].is_err(), "{heading}: {read:?}");
         }
+    }
+
+    #[test]
+    fn rows_of_several_sources_are_of_no_use() {
+        for lines in [
+            &["time,outlet,power_w", "1700000000,1,50", "1700000000,2,60", "1700000001,1,50"][..],
+            &["time, gpu_id, power [W]", "1700000000.1,0,5", "1700000000.2,1,6", "1700000001,0,5"],
+            &["PkgWatt", "100", "60", "40", "PkgWatt", "100"],
+        ] {
+            let read = all(lines);
+            let reason = read[lines.len() - 1].clone().unwrap_err();
+            assert!(reason.contains("several sources"), "{reason}");
+        }
+        // Which each command's output has once.
+        let mut parser = Parser::default();
+        let rows = ["time,index,power_w", "1700000000,0,5", "1700000001,1,6"];
+        rows.iter().for_each(|line| assert!(parser.line(line).is_ok()));
+        parser.renew();
+        assert!(parser.line(rows[0]).is_ok() && parser.line(rows[1]).is_err());
+        // A column may count rows, and another row may have the sum.
+        let rows = ["index,time,power_w", "0,1700000000,5", "1,1700000001,5", "2,1700000002,5"];
+        assert!(all(&rows).iter().all(Result::is_ok));
+        let heading = "Package\tCore\tCPU\tPkgWatt";
+        let rows = [heading, "-\t-\t-\t100", "0\t0\t0\t60", "0\t1\t1", "1\t0\t2\t40", heading];
+        let sums: Vec<_> = all(&rows).into_iter().filter(|line| *line != Ok(Line::Other)).collect();
+        assert_eq!(sums, [sample(None, 100.0)]);
+    }
+
+    #[test]
+    fn blanks_and_bars_divide_and_a_missing_unit_is_told() {
+        let wanted = sample(Some(1_795_615_044.5), 35.4);
+        for line in ["1795615044.5 35.4", "1795615044.5|35.4", " 1795615044.5   35.4 "] {
+            assert_eq!(all(&[line])[0], wanted, "{line}");
+        }
+        let bare = |lines: &[&str]| {
+            let mut parser = Parser::default();
+            lines.iter().for_each(|line| assert!(parser.line(line).is_ok(), "{line}"));
+            parser.bare
+        };
+        assert!(bare(&["time,power", "1700000000,7"]) && bare(&["1700000000,7"]));
+        assert!(!bare(&["time,power_w", "1700000000,7"]) && !bare(&["7 W"]));
+        assert!(!bare(&["time,power", "s,W", "1700000000,7"]));
     }
 
     #[test]

@@ -69,8 +69,8 @@ struct Told {
     merged: f64,
     /// The first line that was refused or, without one, was no sample.
     first: Option<String>,
-    /// Its times had no zone.
-    local: bool,
+    /// Its times had no zone, its watts no unit.
+    assumed: (bool, bool),
     failure: Option<String>,
 }
 
@@ -90,7 +90,7 @@ impl Sink {
     /// For samples of this kind.
     pub fn new(curve: Curve) -> Arc<Self> {
         let (skipped, first, failure) = (BTreeMap::new(), None, None);
-        let told = Told { curve, skipped, merged: 0.0, first, local: false, failure };
+        let told = Told { curve, skipped, merged: 0.0, first, assumed: (false, false), failure };
         Arc::new(Self {
             told: Mutex::new(told),
             news: Condvar::new(),
@@ -141,9 +141,9 @@ impl Sink {
         }
     }
 
-    /// The times have no zone and are taken in the machine's.
-    pub fn local(&self) {
-        self.told().local = true;
+    /// Times without a zone are taken in the machine's, power without a unit in watts.
+    pub fn assume(&self, local: bool, watts: bool) {
+        self.told().assumed = (local, watts);
     }
 
     /// Why no more will come.
@@ -280,8 +280,22 @@ impl Sampler {
             meter.sink.wait(to, PATIENCE);
             let told = meter.sink.told();
             let mut about = meter.about.clone();
-            if told.local {
+            let (local, watts) = told.assumed;
+            if local {
                 about.of.push_str(", its times in this machine's zone");
+            }
+            if watts {
+                about.of.push_str(", power without a unit taken in W");
+            }
+            let points = told.curve.points();
+            let off = match (points.first(), points.last()) {
+                (Some(first), _) if first.at > to => Some((first.at - to, "after")),
+                (_, Some(last)) if last.at < from => Some((from - last.at, "before")),
+                _ => None,
+            };
+            if let (Some((seconds, side)), None) = (off, &told.failure) {
+                let off = format!(", all its samples {seconds:.0} s {side} (is its clock right?)");
+                about.of.push_str(&off);
             }
             Taken {
                 about,
