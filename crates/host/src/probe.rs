@@ -220,11 +220,8 @@ impl List {
             && last.missing.is_none()
         {
             // Root is refused by the driver alone: it lets nobody write the file.
-            let remedy = match last.path.as_ref().is_some_and(|path| machine.sys.is_read_only(path))
-            {
-                true => READ_ONLY.to_owned(),
-                false => Capability::DacOverride.remedy(),
-            };
+            let path = last.path.as_deref().unwrap_or_default();
+            let remedy = Capability::DacOverride.remedy_for(&machine.sys, path);
             last.missing = Some(format!("not writable; {remedy}"));
         }
     }
@@ -234,8 +231,6 @@ const NO_FANS: &str = "no chip with pwm files; firmware or a management controll
 const NO_PERCENTILES: &str = "the kernel counts no single requests; an `ebb serve` on this host \
                               counts its own: set `serve` in the configuration of ebb run";
 
-const READ_ONLY: &str = "it is mounted read-only, as in most containers: run ebb on the host, or \
-                         mount it read-write";
 const NO_CONTROLLER: &str = "no NVMe drive";
 
 const NO_FREQUENCIES: &str =

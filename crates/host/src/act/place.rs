@@ -277,9 +277,9 @@ impl Place {
         discriminant(self) == discriminant(other) && file(self) == file(other)
     }
 
-    /// Whether what it says is what somebody has written, and not what a driver or firmware makes of
-    /// it: not fans and drives, nor frequencies that heat limits (`drivers/thermal/cpufreq_cooling.c`,
-    /// `drivers/acpi/processor_thermal.c`).
+    /// Whether what it says is what somebody has written, and not what a driver or firmware makes
+    /// of it: not fans and drives, nor frequencies that heat limits
+    /// (`drivers/thermal/cpufreq_cooling.c`, `drivers/acpi/processor_thermal.c`).
     #[must_use]
     pub fn is_as_written(&self, sys: &Sys) -> bool {
         let heat = || {

@@ -98,9 +98,9 @@ impl Restoration {
     }
 }
 
-/// Sets back all that is saved in `state` and was set, or leaves there what `leave` says instead of what each
-/// place says itself. What failed, or has to wait for its device, stays saved. Doing it again does
-/// no harm.
+/// Sets back all that is saved in `state` and was set, or leaves there what `leave` says instead of
+/// what each place says itself. What failed, or has to wait for its device, stays saved. Doing it
+/// again does no harm.
 ///
 /// # Errors
 /// Where the saved values cannot be read; then nothing was set. Places that fail are no error.

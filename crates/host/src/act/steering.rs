@@ -15,7 +15,9 @@
 //! write what was never set, and what others have changed before that is what was found. Drivers
 //! round.
 
-use std::time::{Duration, Instant};
+mod verify;
+
+use std::time::Duration;
 
 use ebb_policy::Outcome;
 use ebb_policy::units::Nanos;
@@ -26,6 +28,8 @@ use crate::act::originals::{Original, State};
 use crate::act::owned::StateError;
 use crate::find::machine::Machine;
 use crate::sys::{Absent, Sys};
+
+pub use verify::Verified;
 
 /// What to do where somebody else changes what Ebb has set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -100,17 +104,6 @@ pub struct Notice {
     pub place: Place,
     /// What.
     pub text: String,
-}
-
-/// What a comparison of places has found.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Verified {
-    /// Places that are as they should be.
-    pub compared: usize,
-    /// Places that were not read: asleep, or too slow.
-    pub unread: usize,
-    /// Places that are otherwise.
-    pub differing: Vec<Notice>,
 }
 
 /// All places of a machine.
@@ -554,40 +547,6 @@ impl Steering {
         let duty = held.original.place.duty().filter(|_| (set, read) == (MANUAL, "0"));
         let written = duty.and_then(|duty| self.read_back(self.find(&duty)?));
         written.is_some_and(|(then, _)| now.saturating_sub(then) < CACHED)
-    }
-
-    /// Compares all places that are set with what they say now, but those that sleep; changes
-    /// nothing. It ends in time: what is not read then is counted.
-    pub fn verify(&mut self, sleeps: impl Fn(usize) -> bool, now: Nanos) -> Verified {
-        let (mut verified, begun) = (Verified::default(), Instant::now());
-        for at in 0..self.held.len() {
-            let held = &mut self.held[at];
-            let place = held.original.place.clone();
-            let differs = |text: String| verified.differing.push(Notice { place, text });
-            if held.yielded {
-                differs("another program's until ebb starts anew".to_owned());
-                continue;
-            }
-            if let Some((reason, _)) = &held.refused {
-                differs(reason.clone());
-                continue;
-            }
-            let (Some((set, read)), Ok(knob)) = (held.set.clone(), &mut held.knob) else {
-                continue;
-            };
-            if sleeps(at) || begun.elapsed() >= PATIENCE {
-                verified.unread += 1;
-                continue;
-            }
-            match knob.read(&self.sys) {
-                Ok(is) if is == read || is == set || self.is_as_set(at, &set, &is, now) => {
-                    verified.compared += 1;
-                }
-                Ok(is) => differs(format!("set to '{set}', is '{is}'")),
-                Err(absent) => differs(format!("'{set}' cannot be read back: {absent}")),
-            }
-        }
-        verified
     }
 
     /// How many places do not take what they are given, or are somebody else's.

@@ -281,8 +281,8 @@ impl Meters {
     }
 }
 
-/// Whether a supply takes in power and says nothing of how much: it puts some out, or has voltage at
-/// its input and says of neither side what it is.
+/// Whether a supply takes in power and says nothing of how much: it puts some out, or has voltage
+/// at its input and says of neither side what it is.
 fn is_silent(sys: &Sys, chip: &Chip) -> bool {
     let of = |side: Measures| {
         let mut own = chip.powers.iter().filter(move |(_, label)| measures(chip, label) == side);
