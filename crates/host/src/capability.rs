@@ -4,8 +4,6 @@
 use rustix::process::geteuid;
 use rustix::thread::{CapabilitySet, capabilities};
 
-use crate::sys::Sys;
-
 /// One that Ebb needs for something.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Capability {
@@ -57,16 +55,7 @@ impl Capability {
     pub fn remedy(self) -> String {
         remedy(self.name(), self.is_there(), geteuid().is_root())
     }
-
-    /// What to do about a file that nobody may write, or not without this.
-    #[must_use]
-    pub fn remedy_for(self, sys: &Sys, path: &str) -> String {
-        if sys.is_read_only(path) { READ_ONLY.to_owned() } else { self.remedy() }
-    }
 }
-
-const READ_ONLY: &str =
-    "it is mounted read-only, as in most containers: run ebb on the host, or mount it read-write";
 
 fn remedy(name: &str, is_there: bool, is_root: bool) -> String {
     match (is_there, is_root) {

@@ -13,7 +13,6 @@ use serde::Serialize;
 use crate::act::cpusets::{self, Parkable};
 use crate::act::groups::{self, CGROUPS};
 use crate::act::tasks::usual;
-use crate::capability::Capability;
 use crate::find::chips::Of;
 use crate::find::conflicts::{self, Conflict};
 use crate::find::cpus::{Arch, shared};
@@ -219,9 +218,7 @@ impl List {
             && denied
             && last.missing.is_none()
         {
-            // Root is refused by the driver alone: it lets nobody write the file.
-            let path = last.path.as_deref().unwrap_or_default();
-            let remedy = Capability::DacOverride.remedy_for(&machine.sys, path);
+            let remedy = machine.sys.remedy(last.path.as_deref().unwrap_or_default());
             last.missing = Some(format!("not writable; {remedy}"));
         }
     }

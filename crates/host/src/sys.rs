@@ -92,6 +92,9 @@ impl Default for Sys {
     }
 }
 
+const READ_ONLY: &str =
+    "it is mounted read-only, as in most containers: run ebb on the host, or mount it read-write";
+
 impl Sys {
     /// Those under `root`, which has folders `sys`, `proc` and `dev`.
     #[must_use]
@@ -270,10 +273,14 @@ impl Sys {
         access(self.path(path), Access::WRITE_OK) == Ok(())
     }
 
-    /// Whether a file is on a file system that nobody may write.
+    /// What to do about a file that is not writable.
     #[must_use]
-    pub fn is_read_only(&self, path: impl AsRef<Path>) -> bool {
-        access(self.path(path), Access::WRITE_OK) == Err(Errno::ROFS)
+    pub fn remedy(&self, path: impl AsRef<Path>) -> String {
+        if access(self.path(path), Access::WRITE_OK) == Err(Errno::ROFS) {
+            return READ_ONLY.to_owned();
+        }
+        // Root is refused by the driver alone: it lets nobody write the file.
+        Capability::DacOverride.remedy()
     }
 
     /// Whether a file is there, readable or not.

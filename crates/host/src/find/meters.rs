@@ -168,7 +168,8 @@ impl Meters {
         let mut supplies = first_inputs(sys, at_wall.iter().copied(), Measures::Input);
         // What one takes in that says nothing of it is missing in the sum.
         if let Some(silent) = at_wall.iter().find(|chip| is_silent(sys, chip)) {
-            let why = format!("a part without {}, which takes in power too", silent.name);
+            let (name, place) = (&silent.name, &silent.folder);
+            let why = format!("a part without {name} (/{place}), which takes in power too");
             partial.extend(supplies.drain(..).map(|file| (file, why.clone())));
         }
         let mut found = Self::first_of(sys, kinds.chain([("pmbus", supplies, Least::AtRest)]));
