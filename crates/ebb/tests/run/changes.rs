@@ -14,6 +14,8 @@ use serde_json::Value;
 use super::{CHIP, CPU, Copy, kill_both, str, worker};
 use crate::common::prints;
 
+/// Longer than anything takes on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(100);
 /// `include/uapi/linux/capability.h`.
 const CAP_SYS_NICE: u32 = 23;
 
@@ -46,8 +48,8 @@ impl<'a> Daemon<'a> {
     /// Waits for a line with `text`.
     fn says(&mut self, text: &str) {
         let begun = Instant::now();
-        while begun.elapsed() < Duration::from_secs(20) {
-            let Ok(line) = self.lines.recv_timeout(Duration::from_secs(20)) else { break };
+        while begun.elapsed() < PATIENCE {
+            let Ok(line) = self.lines.recv_timeout(PATIENCE) else { break };
             self.said.push(line.clone());
             if line.contains(text) {
                 return;
@@ -61,7 +63,7 @@ impl<'a> Daemon<'a> {
         while self.copy.get(file).trim() != is {
             let (now, said) = (self.copy.get(file), &self.said);
             let told = || Vec::from_iter(self.lines.try_iter());
-            let is_soon = begun.elapsed() < Duration::from_secs(20);
+            let is_soon = begun.elapsed() < PATIENCE;
             assert!(is_soon, "{file}: '{now}' and not '{is}'; {said:?} {:?}", told());
             thread::sleep(Duration::from_millis(10));
         }
