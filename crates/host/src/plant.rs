@@ -274,7 +274,7 @@ impl Host {
         let contact = known.unwrap_or_else(|| {
             let trials = acting.contact(&self.machine, &self.topology);
             // Where that fails an end sets back more than it has to.
-            let _ = acting.let_go();
+            let _ = acting.let_go(self.now);
             Contact { of, trials }
         });
         contact.save(state);
@@ -342,7 +342,7 @@ impl Host {
     /// # Errors
     /// Where that cannot be written; then an end writes settings like those that it has set, too.
     pub fn let_go(&mut self) -> Result<(), StateError> {
-        self.acting.as_mut().map_or(Ok(()), Acting::let_go)
+        self.acting.as_mut().map_or(Ok(()), |acting| acting.let_go(self.now))
     }
 
     /// Compares all places that are set with what they say now, but those of drives that sleep;

@@ -8,7 +8,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, getpriority_process, kill_process};
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 use super::{CHIP, CPU, Copy, kill_both, str, worker};
@@ -16,8 +16,6 @@ use crate::common::prints;
 
 /// Longer than anything takes on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(100);
-/// `include/uapi/linux/capability.h`.
-const CAP_SYS_NICE: u32 = 23;
 
 /// A daemon that acts, and what it says.
 struct Daemon<'a> {
@@ -280,20 +278,4 @@ fn what_others_set_stays_where_ebb_has_set_nothing() {
         assert_eq!([2, 0].map(|cpu| copy.get(&limit(cpu))), ["1500000", "3000000"]);
         assert_eq!(copy.get(&format!("{CHIP}/pwm1_enable")), "5");
     }
-}
-
-/// It takes cores from what then runs on the others: control must not wait behind that.
-#[test]
-fn who_acts_comes_first_and_who_is_asked_comes_last() {
-    let copy = Copy::new();
-    let daemon = Daemon::start(&copy, "eadc");
-    daemon.waits(&format!("{CHIP}/pwm1_enable"), "1");
-    let nice = |pid: i32| getpriority_process(Pid::from_raw(pid)).unwrap();
-    let all = [daemon.child.id().cast_signed(), worker(&daemon.child).as_raw_nonzero().get()];
-    let status = fs::read_to_string("/proc/self/status").unwrap();
-    let held = status.lines().find_map(|line| line.strip_prefix("CapEff:")).unwrap();
-    let may = u64::from_str_radix(held.trim(), 16).unwrap() & 1 << CAP_SYS_NICE != 0;
-    let own = nice(0);
-    assert_eq!(all.map(nice), [if may { -20 } else { own }; 2]);
-    daemon.ends();
 }

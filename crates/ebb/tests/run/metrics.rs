@@ -5,6 +5,7 @@ use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -13,7 +14,7 @@ use ebb_policy::table::SIGNALS;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-use super::Copy;
+use super::{Copy, worker};
 use crate::common::{fails, json, prints, valid};
 
 /// A run that shows its metrics; ended when dropped.
@@ -188,6 +189,35 @@ fn what_is_applied_has_an_outcome() {
     assert_eq!(samples["ebb_control_fan_duty_outcome{fan=\"fan0\",outcome=\"done\"}"], 1.0);
     assert!(samples.keys().any(|series| series.starts_with("ebb_run_decisions_total{")));
     assert_eq!(copy.fan(), "1");
+}
+
+/// Ebb takes cores from what then runs on the others: control must not wait behind that. Who is
+/// asked comes last.
+#[test]
+fn who_acts_comes_first() {
+    let copy = Copy::new();
+    let run = Run::start(&copy, &["--policy", "eadc", "--apply"]);
+    run.until(|samples| cycles(samples) > 0.0);
+    let nice = |stat: String| -> i32 {
+        let fields = stat.rsplit_once(") ").unwrap().1;
+        fields.split(' ').nth(16).unwrap().parse().unwrap()
+    };
+    let of = |task: &str| nice(fs::read_to_string(format!("/proc/{task}/stat")).unwrap());
+    let own = of("self");
+    let status = fs::read_to_string("/proc/self/status").unwrap();
+    let held = status.lines().find_map(|line| line.strip_prefix("CapEff:")).unwrap();
+    // CAP_SYS_NICE (`include/uapi/linux/capability.h`).
+    let may = u64::from_str_radix(held.trim(), 16).unwrap() & 1 << 23 != 0;
+    let supervisor = run.child.id();
+    let worker = worker(&run.child).as_raw_nonzero();
+    let first = if may { -20 } else { own };
+    assert_eq!([of(&supervisor.to_string()), of(&worker.to_string())], [first; 2]);
+    let tasks = fs::read_dir(format!("/proc/{worker}/task")).unwrap();
+    let tasks = tasks.map(|task| task.unwrap().path());
+    let asked = |task: &PathBuf| fs::read_to_string(task.join("comm")).unwrap() == "ebb-metrics\n";
+    let asked: Vec<_> = tasks.filter(asked).collect();
+    assert_eq!(asked.len(), 1);
+    assert_eq!(nice(fs::read_to_string(asked[0].join("stat")).unwrap()), 10);
 }
 
 /// A page of another site may have its name stand for this address.

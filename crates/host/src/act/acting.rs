@@ -202,8 +202,8 @@ impl Acting {
     }
 
     /// See [`crate::Host::let_go`].
-    pub fn let_go(&mut self) -> Result<(), StateError> {
-        self.steering.let_go()
+    pub fn let_go(&mut self, now: Nanos) -> Result<(), StateError> {
+        self.steering.let_go(now)
     }
 
     /// Says something of the packages' power limit.

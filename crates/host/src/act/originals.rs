@@ -90,9 +90,9 @@ impl Original {
         }
     }
 
-    /// Whether an end has anything to do with it.
+    /// Whether an end writes it: not what Ebb has not set, unless the operator wants it `safe`.
     #[must_use]
-    pub fn is_to_be_left(&self, leave: Option<Leave>) -> bool {
+    pub fn is_written_at_end(&self, leave: Option<Leave>) -> bool {
         self.touched || leave.unwrap_or(self.leave) == Leave::Safe
     }
 

@@ -114,7 +114,7 @@ pub fn restore(
         return Ok(Restoration::default());
     };
     let machine = &recalling(machine, &all);
-    all.originals.retain(|original| original.is_to_be_left(leave));
+    all.originals.retain(|original| original.is_written_at_end(leave));
     // Who is held still goes on first. CPUs come back before what is theirs, cores before what may
     // hang; with the cpuset controller all lists of groups go.
     all.originals.sort_by_key(|original| match &original.place {

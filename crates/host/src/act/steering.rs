@@ -376,13 +376,13 @@ impl Steering {
         {
             return Outcome::Refused;
         }
-        if !held.touched
-            && let Err(reason) = self.touch(at)
-        {
-            self.note(at, reason);
-            return Outcome::Refused;
-        }
-        let written = self.write(at, &asked);
+        let (is_ready, insisted) = (held.touched, held.insisted);
+        let ready = if is_ready { Ok(()) } else { self.touch(at) };
+        // An emergency does not wait for a disk.
+        let written = if insisted { Ok(()) } else { ready }.and_then(|()| {
+            self.held[at].touched = true;
+            self.write(at, &asked)
+        });
         let held = &mut self.held[at];
         match written {
             Ok(read) => {
@@ -431,21 +431,28 @@ impl Steering {
                 held.original.touched |= held.original.place.is_alike(&place);
             }
         }
-        self.held[at].touched = true;
         Ok(())
     }
 
     /// Puts on disk which places an end is to write: those that are other than they were found.
     ///
     /// # Errors
-    /// Where that cannot be written; then an end writes places like these as well.
-    pub fn let_go(&mut self) -> Result<(), StateError> {
+    /// Where that cannot be written: then an end writes places like these as well, and what was set
+    /// in an emergency and is not known there is set back now.
+    pub fn let_go(&mut self, now: Nanos) -> Result<(), StateError> {
         // Of those that are somebody else's only what is set back all the same is on disk.
         let is = |held: &Held| held.touched || held.yielded;
         let find = |place: &Place| self.held.iter().find(|held| held.original.place == *place);
-        self.state.mark(|one| find(&one.place).map_or(one.touched, is))?;
-        self.held.iter_mut().for_each(|held| held.original.touched = is(held));
-        Ok(())
+        let saved = self.state.mark(|one| find(&one.place).map_or(one.touched, is));
+        for at in 0..self.held.len() {
+            let held = &mut self.held[at];
+            if saved.is_ok() {
+                held.original.touched = is(held);
+            } else if held.touched && !held.original.touched {
+                self.set(at, None, now);
+            }
+        }
+        saved
     }
 
     /// Begins a cycle: reads back `count` of all places, in turn, but those that sleep, and follows

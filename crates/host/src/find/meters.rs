@@ -289,24 +289,23 @@ fn is_silent(sys: &Sys, chip: &Chip) -> bool {
         let mut own = chip.powers.iter().filter(move |(_, label)| measures(chip, label) == side);
         own.next().map(|(input, _)| sys.number::<i64>(chip.power_file(sys, input)).unwrap_or(0))
     };
-    let has_feed = || {
-        let volts = chip.volts_in(sys).and_then(|input| sys.number::<i64>(chip.file(&input)).ok());
-        volts.is_some_and(|millivolts| millivolts > 0)
-    };
     chip.of == Of::Supply
         && of(Measures::Input).is_none()
-        && of(Measures::Output).map_or_else(has_feed, |power| power > 0)
+        && of(Measures::Output).map_or_else(|| volts_in(sys, chip).is_some(), |power| power > 0)
+}
+
+/// What a supply has at its input; `None` where that is not known, or nothing.
+fn volts_in(sys: &Sys, chip: &Chip) -> Option<f64> {
+    let input = chip.volts_in(sys).filter(|_| chip.of == Of::Supply)?;
+    let millivolts: i64 = sys.number(chip.file(&input)).ok()?;
+    Some(millivolts as f64 / 1e3).filter(|volts| *volts > 0.0)
 }
 
 /// The chips that may measure at the wall, and the inputs of others with the reason: on PMBus are
 /// converters of the board as well as supplies, by the same names (`pmbus.rst`), and the voltage
 /// that they take in tells them apart. One of 0 V is a supply whose feed is off.
 fn at_wall<'a>(sys: &Sys, chips: &'a [Chip]) -> (Vec<&'a Chip>, Vec<(String, String)>) {
-    let volts = |chip: &Chip| {
-        let input = chip.volts_in(sys).filter(|_| chip.of == Of::Supply)?;
-        let millivolts: i64 = sys.number(chip.file(&input)).ok()?;
-        Some(millivolts as f64 / 1e3).filter(|volts| *volts > 0.0)
-    };
+    let volts = |chip: &Chip| volts_in(sys, chip);
     let has_mains = chips.iter().filter_map(volts).any(|volts| volts >= MAINS_VOLTS);
     let least = if has_mains { MAINS_VOLTS } else { LEAST_VOLTS };
     let (behind, at_wall): (Vec<_>, Vec<_>) =

@@ -140,17 +140,11 @@ impl Parser {
             return Ok(source != *first);
         }
         if source == *first && *others {
-            let names = self.names.iter().flatten();
-            let names: Vec<&str> = heading
-                .sources
-                .iter()
-                .filter_map(|at| names.clone().nth(*at))
-                .map(String::as_str)
-                .collect();
+            let names = self.names.as_deref().unwrap_or_default();
+            let told = heading.sources.iter().filter_map(|at| names.get(*at));
+            let told = told.map(String::as_str).collect::<Vec<_>>().join(", ");
             let reason = format!(
-                "rows of several sources, told apart by {}: have one logged, or \
-                                  their sum",
-                names.join(", ")
+                "rows of several sources, told apart by {told}: have one logged, or their sum"
             );
             self.useless = Some(reason.clone());
             return Err(reason);

@@ -49,7 +49,7 @@ impl Bench {
     /// What it is after an end of this, in order or not.
     fn end(&mut self, in_order: bool) -> String {
         if in_order {
-            self.steering.let_go().unwrap();
+            self.steering.let_go(Nanos::from_secs(9)).unwrap();
         }
         let machine = Machine::found(Sys::new(self.root.path())).unwrap();
         restore(&machine, &State::open(self.folder.path()).unwrap(), None).unwrap();
@@ -195,6 +195,25 @@ fn what_others_set_stays_where_ebb_has_not_set_it() {
         bench.other("700");
         assert_eq!(bench.end(in_order), if in_order { "700" } else { "9000" });
     }
+}
+
+/// Nothing is set that could not be set back after a kill, but for an emergency; it is said once.
+#[test]
+fn what_cannot_be_put_on_disk_is_set_in_an_emergency_alone() {
+    let mut bench = Bench::new(Contest::Reassert);
+    let file = bench.folder.path().join("originals.json");
+    fs::write(&file, "broken").unwrap();
+    for second in [1, 2, 7] {
+        assert_eq!(bench.set(Some("500"), second), Outcome::Refused);
+        assert_eq!(
+            (bench.check(second).len(), bench.is()),
+            (usize::from(second == 1), "9000".into())
+        );
+    }
+    assert_eq!(bench.steering.insist(0, "500", Nanos::from_secs(8)), Outcome::Done);
+    assert_eq!(bench.is(), "500");
+    assert!(bench.steering.let_go(Nanos::from_secs(9)).is_err());
+    assert_eq!(bench.is(), "9000");
 }
 
 /// A frequency that heat limits says so in the same file as one that somebody has written.
