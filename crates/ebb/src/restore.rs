@@ -164,7 +164,9 @@ fn tell(done: &Restoration, json: bool) -> Result<()> {
         return out::print("nothing to restore\n");
     }
     let lines: String = places.iter().filter_map(line).map(|line| line + "\n").collect();
-    let set = done.count(|outcome| matches!(outcome, RestoreOutcome::Restored { .. }));
+    let set = done.count(|outcome| {
+        matches!(outcome, RestoreOutcome::Restored { .. } | RestoreOutcome::Limited { .. })
+    });
     let were = done.count(|outcome| matches!(outcome, RestoreOutcome::Already));
     out::print(format_args!(
         "{lines}{set} of {} restored, {were} already had their original value\n",
@@ -182,7 +184,12 @@ fn line(restored: &Restored) -> Option<String> {
         RestoreOutcome::Restarted => format!("{place}: reset by the restart of the machine"),
         RestoreOutcome::Gone { reason } => format!("{place}: no longer present ({reason})"),
         RestoreOutcome::Pending { reason } => format!("{place} waits for its device: {reason}"),
-        RestoreOutcome::Failed { reason } => format!("{place}: NOT restored to '{to}': {reason}"),
+        RestoreOutcome::Limited { from, reason } => {
+            format!("{place}: '{from}' -> '{to}', {reason}")
+        }
+        RestoreOutcome::Failed { reason, .. } => {
+            format!("{place}: NOT restored to '{to}': {reason}")
+        }
     })
 }
 
@@ -205,6 +212,7 @@ fn verdict(done: &Restoration) -> Result<()> {
              back, or 'ebb restore --forget NAME' if it does not come back"
         ));
     }
+    done.remedies().into_iter().for_each(out::note);
     match done.count(|outcome| matches!(outcome, RestoreOutcome::Failed { .. })) {
         0 => Ok(()),
         failed => bail!(

@@ -57,4 +57,4 @@ pub use patience::{Patience, Silence};
 pub use plant::{Followed, Host, Recalled};
 pub use probe::{Fit, Found, Report};
 pub use sense::feeds::{Allowed, Feeds, StatedFeed};
-pub use sys::{Absent, Sys, cpu_list, cpus};
+pub use sys::{Absent, Driver, Sys, cpu_list, cpus};

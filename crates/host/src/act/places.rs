@@ -3,6 +3,7 @@
 
 use ebb_policy::{Control, Topology};
 
+use crate::act::hold::Hold;
 use crate::act::idle_wake;
 use crate::act::knob::{Knob, MANUAL, Place};
 use crate::act::originals::{Leave, Original};
@@ -50,10 +51,11 @@ impl Steered {
 }
 
 impl Unit {
-    /// A place that the operator holds.
+    /// Places that the operator holds.
     #[must_use]
-    pub fn held(place: &Place) -> Self {
-        Self::of(Control::Background, vec![Steered::new(place.clone(), Safe::Found)])
+    pub fn held(holds: &[Hold]) -> Self {
+        let places = holds.iter().map(|hold| Steered::new(hold.place.clone(), Safe::Found));
+        Self::of(Control::Background, places.collect())
     }
 
     fn of(control: Control, places: Vec<Steered>) -> Self {
