@@ -25,7 +25,7 @@ mod probe;
 mod sense;
 mod sys;
 
-pub use act::by_hand::{HeldFans, SweepError};
+pub use act::by_hand::{HeldFans, SweepError, full_speed};
 pub use act::contact::{Trial, Verdict};
 pub use act::cpusets::{Parkable, parkable};
 pub use act::groups::{lacks_cpuset, outside};

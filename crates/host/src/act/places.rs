@@ -3,7 +3,6 @@
 
 use ebb_policy::{Control, Topology};
 
-use crate::act::hold::Hold;
 use crate::act::idle_wake;
 use crate::act::knob::{Knob, MANUAL, Place};
 use crate::act::originals::{Leave, Original};
@@ -53,8 +52,8 @@ impl Steered {
 impl Unit {
     /// Places that the operator holds.
     #[must_use]
-    pub fn held(holds: &[Hold]) -> Self {
-        let places = holds.iter().map(|hold| Steered::new(hold.place.clone(), Safe::Found));
+    pub fn held<'a>(places: impl Iterator<Item = &'a Place>) -> Self {
+        let places = places.map(|place| Steered::new(place.clone(), Safe::Found));
         Self::of(Control::Background, places.collect())
     }
 

@@ -65,8 +65,22 @@ pub enum Outcome {
 }
 
 impl Outcome {
-    fn failed(reason: String) -> Self {
+    pub(super) fn failed(reason: String) -> Self {
         Self::Failed { reason, remedy: None }
+    }
+
+    /// Of a place that was to be set to `last`.
+    pub(super) fn of(last: &str, set: Set) -> Self {
+        let Set { before, is, taken } = set;
+        match taken {
+            Taken::So if before == is => Self::Already,
+            Taken::So => Self::Restored { from: before },
+            Taken::Limited(by) => {
+                let reason = format!("limited to '{is}' now by {by}");
+                Self::Limited { from: before, reason }
+            }
+            Taken::Not => Self::failed(format!("'{last}' was written, '{is}' is read back")),
+        }
     }
 }
 
@@ -331,15 +345,7 @@ fn one(
         Err(absent) => return without(sys, place, &absent, true),
     };
     match until_it_answers(patience, |patience| knob.give_back(sys, last, patience)) {
-        Ok(Set { before, is, taken }) => match taken {
-            Taken::So if before == is => Outcome::Already,
-            Taken::So => Outcome::Restored { from: before },
-            Taken::Limited(by) => {
-                let reason = format!("limited to '{is}' now by {by}");
-                Outcome::Limited { from: before, reason }
-            }
-            Taken::Not => Outcome::failed(format!("'{last}' was written, '{is}' is read back")),
-        },
+        Ok(set) => Outcome::of(last, set),
         Err(absent) => without(sys, place, &absent, false),
     }
 }
