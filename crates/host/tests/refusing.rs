@@ -132,6 +132,7 @@ fn what_reads_back_otherwise_is_given_back_at_once() {
         }
         bench.apply(&bench.request());
         assert_eq!(bench.tree.get(RAPL), "120000000", "contact {contact}");
+        assert!(contact || bench.host.failing() == 1);
     }
 }
 
@@ -213,6 +214,23 @@ fn a_duty_that_stays_lower_is_refused() {
     let fan = trials.iter().find(|trial| trial.of == "fan_duty").unwrap();
     assert!(matches!(fan.verdict, Verdict::Refused(_)), "{fan}");
     assert_eq!([bench.tree.get(MODE), bench.tree.get(DUTY)], ["2", "102"]);
+}
+
+/// What was refused counts for as long as it is asked for.
+#[test]
+fn a_refusal_is_over_once_nothing_is_asked() {
+    let tree = intel().driven(|file, text| match is(file, "scaling_max_freq") && text < "3" {
+        true => Err(Errno::INVAL.into()),
+        false => Ok(text.to_owned()),
+    });
+    let mut bench = Bench::new(tree);
+    let mut request = bench.request();
+    request.frequency.ask(0, Hertz(2.0e9), "test:");
+    assert_eq!(bench.apply(&request).of(Control::Frequency, 0), Outcome::Refused);
+    assert_eq!(bench.host.failing(), 8);
+    request.frequency.release(0);
+    assert_eq!(bench.apply(&request).of(Control::Frequency, 0), Outcome::Done);
+    assert_eq!((bench.host.failing(), bench.tree.get(CEILING)), (0, "3400000".to_owned()));
 }
 
 /// What was never changed needs no giving back; why it cannot be is said once, with what to do.

@@ -537,7 +537,7 @@ fn hold(unit: &[(usize, String)], steering: &mut Steering, now: Nanos) {
     let mut set = unit.iter().map(|(at, value)| steering.set(*at, Some(value), now));
     if rests || !set.all(|outcome| outcome == Outcome::Done) {
         for (at, _) in unit.iter().rev() {
-            steering.set(*at, None, now);
+            steering.take_back(*at, now);
         }
     }
 }

@@ -152,7 +152,11 @@ fn one(attempt: &Attempt, machine: &Machine, steering: &mut Steering) -> (Verdic
     let set = |steering: &mut Steering, at: usize, value: Option<&str>| {
         // What comes true later is waited for in each trial anew.
         steering.check(0, now, |_| true);
-        steering.set(at, value, now) == Outcome::Done
+        let outcome = match value {
+            Some(_) => steering.set(at, value, now),
+            None => steering.take_back(at, now),
+        };
+        outcome == Outcome::Done
     };
     let taken = attempt.writes.iter().all(|(at, value)| set(steering, *at, Some(value)));
     let unbound = attempt.bounds.filter(|_| taken).and_then(|(cpu, most)| {

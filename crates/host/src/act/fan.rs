@@ -72,7 +72,7 @@ impl FanControl {
     /// Whether it is not followed any more, for another reason than that a place of it refuses.
     #[must_use]
     pub fn is_failing(&self, steering: &Steering) -> bool {
-        self.whose == Whose::Left && !self.places().any(|at| steering.is_failing(at))
+        self.whose == Whose::Left && !self.places().any(|at| steering.refuses(at))
     }
 
     /// Does without it, but in an emergency.
@@ -132,7 +132,11 @@ impl FanControl {
             }
             Whose::Ours | Whose::Rests(_) => self.whose = Whose::Ours,
         }
-        let Some(share) = share else { return self.back(steering, now) };
+        let Some(share) = share else {
+            let set = |outcome, at| worse(outcome, steering.set(at, None, now));
+            self.set = None;
+            return self.places().fold(Outcome::Done, set);
+        };
         if let (Some(tachometer), Some(set)) = (&mut self.tachometer, self.set)
             && let Some(fault) = tachometer.fault(set, now)
         {
@@ -159,11 +163,12 @@ impl FanControl {
         std::iter::once(self.duty).chain(self.mode)
     }
 
-    /// Gives back what is ours: the duty while it can still be set, then the mode.
-    fn back(&mut self, steering: &mut Steering, now: Nanos) -> Outcome {
+    /// Takes back what is ours: the duty while it can still be set, then the mode.
+    fn back(&mut self, steering: &mut Steering, now: Nanos) {
         self.set = None;
-        let set = |outcome, at| worse(outcome, steering.set(at, None, now));
-        self.places().fold(Outcome::Done, set)
+        for at in self.places() {
+            steering.take_back(at, now);
+        }
     }
 
     fn full(&mut self, steering: &mut Steering, now: Nanos) -> Outcome {

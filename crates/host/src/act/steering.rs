@@ -484,13 +484,13 @@ impl Steering {
     /// How many places do not take what they are given, or are somebody else's.
     #[must_use]
     pub fn failing(&self) -> usize {
-        (0..self.held.len()).filter(|at| self.is_failing(*at)).count()
+        self.held.iter().filter(|held| held.yielded || held.refused.is_some()).count()
     }
 
-    /// Whether a place does not take what it is given, or is somebody else's.
+    /// Whether a place does not take what it is given.
     #[must_use]
-    pub fn is_failing(&self, at: usize) -> bool {
-        self.held[at].yielded || self.held[at].refused.is_some()
+    pub fn refuses(&self, at: usize) -> bool {
+        self.held[at].refused.is_some()
     }
 
     /// Whether it may be other than it was found.

@@ -86,6 +86,14 @@ impl Steering {
         refused.is_some_and(|(_, since)| now.saturating_sub(*since) < RETRY)
     }
 
+    /// Sets a place back, and remembers what it has refused.
+    pub fn take_back(&mut self, at: usize, now: Nanos) -> Outcome {
+        match self.held[at].yielded {
+            true => Outcome::Changed,
+            false => self.give_back(at, false, now),
+        }
+    }
+
     fn took(&mut self, at: usize, asked: &str, read: String, now: Nanos) {
         let held = &mut self.held[at];
         held.read_back = Some((now, read.clone()));
@@ -112,16 +120,18 @@ impl Steering {
 
     /// Sets a place back to what was found; where that was `asked`, nothing is refused any more.
     fn give_back(&mut self, at: usize, asked: bool, now: Nanos) -> Outcome {
-        let held = &self.held[at];
+        let held = &mut self.held[at];
         if !held.touched {
+            held.refused.take_if(|_| asked);
             return Outcome::Done;
         }
         // What has refused a value takes what was found all the same.
-        if held.stuck && self.rests(at, now) || self.is_by_hand(at) {
+        let is_stuck = held.stuck;
+        if is_stuck && self.rests(at, now) || self.is_by_hand(at) {
             self.make_safe(at, now);
             return Outcome::Refused;
         }
-        let found = held.original.found.clone();
+        let found = self.held[at].original.found.clone();
         match self.back(at, &found) {
             Ok(read) => {
                 let held = &mut self.held[at];
