@@ -2,10 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, anyhow, bail, ensure};
+use anyhow::{Context, Error, Result, anyhow, bail, ensure};
 use clap::Args;
 use ebb_host::{
-    Leave, Lock, Machine, Restoration, RestoreOutcome, Restored, State, Sys, remembered,
+    Leave, Lock, Machine, Restoration, RestoreOutcome, Restored, State, Sys, full_speed, remembered,
 };
 use serde::Serialize;
 
@@ -56,6 +56,9 @@ struct Report<'a> {
     /// Why what is left could not be put on disk.
     #[serde(skip_serializing_if = "Option::is_none")]
     unrecorded: Option<String>,
+    /// Why what an Ebb has left could not be read.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    unread: Vec<String>,
 }
 
 /// Sets it back and tells.
@@ -63,8 +66,9 @@ pub fn run(args: &RestoreArgs) -> Result<()> {
     let sys = Sys::new(&args.root);
     let (folders, lost) = folders(&sys, &args.state)?;
     let mut done = Restoration::default();
-    let mut broken = lost.map_or(Ok(()), |lost| Err(anyhow!(lost)));
-    if !folders.is_empty() {
+    let mut unread: Vec<_> = lost.map(|lost| anyhow!(lost)).into_iter().collect();
+    let is_blind = args.leave == Some(Leave::Safe) && !unread.is_empty();
+    if !folders.is_empty() || is_blind {
         let machine = Machine::found(sys).map_err(|absent| usage(absent.to_string()))?;
         let _lock = Lock::take(&machine.sys)?;
         if !args.forget.is_empty() {
@@ -76,12 +80,16 @@ pub fn run(args: &RestoreArgs) -> Result<()> {
             match one {
                 Ok(one) => done.add(one),
                 // One that is broken is no reason to leave what is in the other one.
-                Err(error) => broken = broken.and(Err(error.into())),
+                Err(error) => unread.push(error.into()),
             }
         }
+        if args.leave == Some(Leave::Safe) && !unread.is_empty() {
+            done.places.extend(full_speed(&machine));
+        }
     }
-    tell(&done, args.json)?;
-    broken.and(verdict(&done))
+    tell(&done, &unread, args.json)?;
+    let verdict = verdict(&done);
+    unread.into_iter().next().map_or(verdict, Err)
 }
 
 /// The folders with originals of this machine: `state`, and that of an Ebb which acted with
@@ -154,17 +162,24 @@ fn forget(folders: &[PathBuf], name: &str) -> Result<()> {
     Err(usage(format!("nothing is saved of '{name}'; saved are:{}", saved.concat())))
 }
 
-fn tell(done: &Restoration, json: bool) -> Result<()> {
+fn tell(done: &Restoration, unread: &[Error], json: bool) -> Result<()> {
     let places = &done.places;
     if json {
         let unrecorded = done.unrecorded.as_ref().map(ToString::to_string);
-        return out::json(&Report { schema: 1, restored: places, unrecorded });
+        let unread = unread.iter().map(ToString::to_string).collect();
+        return out::json(&Report { schema: 1, restored: places, unrecorded, unread });
     }
     if places.is_empty() {
-        return out::print("nothing to restore\n");
+        return match unread {
+            [] => out::print("nothing to restore\n"),
+            // What there is nobody knows.
+            _ => Ok(()),
+        };
     }
     let lines: String = places.iter().filter_map(line).map(|line| line + "\n").collect();
-    let set = done.count(|outcome| matches!(outcome, RestoreOutcome::Restored { .. }));
+    let set = done.count(|outcome| {
+        matches!(outcome, RestoreOutcome::Restored { .. } | RestoreOutcome::Limited { .. })
+    });
     let were = done.count(|outcome| matches!(outcome, RestoreOutcome::Already));
     out::print(format_args!(
         "{lines}{set} of {} restored, {were} already had their original value\n",
@@ -182,7 +197,12 @@ fn line(restored: &Restored) -> Option<String> {
         RestoreOutcome::Restarted => format!("{place}: reset by the restart of the machine"),
         RestoreOutcome::Gone { reason } => format!("{place}: no longer present ({reason})"),
         RestoreOutcome::Pending { reason } => format!("{place} waits for its device: {reason}"),
-        RestoreOutcome::Failed { reason } => format!("{place}: NOT restored to '{to}': {reason}"),
+        RestoreOutcome::Limited { from, reason } => {
+            format!("{place}: '{from}' -> '{to}', {reason}")
+        }
+        RestoreOutcome::Failed { reason, .. } => {
+            format!("{place}: NOT restored to '{to}': {reason}")
+        }
     })
 }
 
@@ -205,6 +225,7 @@ fn verdict(done: &Restoration) -> Result<()> {
              back, or 'ebb restore --forget NAME' if it does not come back"
         ));
     }
+    done.remedies().into_iter().for_each(out::note);
     match done.count(|outcome| matches!(outcome, RestoreOutcome::Failed { .. })) {
         0 => Ok(()),
         failed => bail!(

@@ -154,4 +154,52 @@ fn what_others_may_write_is_not_followed() {
     assert!(code == 2 && error.contains(&format!("chmod go-w {file}")), "{error}");
     assert_eq!(copy.fan(), "5");
     prints(&str(&copy.run(&["--config", &file, "--duration", "0.1 s"])));
+    // Nor what others may put in its place, by itself or by a link to it; /tmp is for everybody.
+    let folder = copy.folder.path().join("open");
+    fs::create_dir(&folder).unwrap();
+    let (own, link) = (path(&folder, "ebb.toml"), path(copy.folder.path(), "link.toml"));
+    fs::write(&own, "policy = \"eadc\"").unwrap();
+    std::os::unix::fs::symlink(&own, &link).unwrap();
+    for file in [&own, &link] {
+        fs::set_permissions(&folder, PermissionsExt::from_mode(0o777)).unwrap();
+        let (code, error) = fails(&str(&copy.run(&["--apply", "--config", file])));
+        let remedy = format!("chmod go-w {}", folder.display());
+        assert!(
+            code == 2 && error.contains("others may write") && error.contains(&remedy),
+            "{error}"
+        );
+        assert_eq!(copy.fan(), "5");
+        for mode in [0o1777, 0o755] {
+            fs::set_permissions(&folder, PermissionsExt::from_mode(mode)).unwrap();
+            let args = copy.run(&["--apply", "--config", file, "--duration", "0.1 s"]);
+            assert_eq!(ebb(&str(&args)).status.code(), Some(0), "{mode:o}");
+        }
+    }
+}
+
+/// What was found is lost: that is no machine on which nothing is to be restored.
+#[test]
+fn a_damaged_file_is_not_nothing_to_restore() {
+    let copy = Copy::new();
+    kill_both(copy.start(&[]));
+    copy.put(&format!("{CHIP}/pwm1"), 60);
+    let file = copy.folder.path().join("state/originals.json");
+    let saved = fs::read(&file).unwrap();
+    fs::write(&file, &saved[..saved.len() / 2]).unwrap();
+    let output = ebb(&str(&copy.args(&["restore"])));
+    let error = text(&output.stderr);
+    assert_eq!((output.status.code(), text(&output.stdout)), (Some(1), ""), "{error}");
+    assert!(error.contains("originals.json: ") && error.contains("--leave safe"), "{error}");
+    let output = ebb(&str(&copy.args(&["restore", "--json"])));
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    valid("restore-1", &report);
+    assert_eq!(report["unread"].as_array().map(Vec::len), Some(1), "{report}");
+    assert_eq!(copy.get(&format!("{CHIP}/pwm1")), "60");
+    let output = ebb(&str(&copy.args(&["restore", "--leave", "safe"])));
+    assert_eq!(output.status.code(), Some(1), "what else was set nobody knows");
+    assert!(text(&output.stdout).contains("pwm1 of nct6798: '60' -> '255'"), "{output:?}");
+    assert_eq!(copy.get(&format!("{CHIP}/pwm1")), "255");
+    fs::write(&file, saved).unwrap();
+    prints(&str(&copy.args(&["restore"])));
+    assert_eq!(copy.fan(), "5");
 }

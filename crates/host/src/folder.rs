@@ -12,7 +12,7 @@ use std::path::{Component, Path, PathBuf};
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, fstat, fstatfs, openat, openat2};
 use rustix::io::Errno;
 
-use crate::sys::{Absent, Sys, open_plain, read_text, settable};
+use crate::sys::{Absent, Driver, Sys, open_plain, read_text, settable};
 
 /// Where folders with settings are, below the root. On a machine the last two have links alone; a
 /// copy of its files may have folders there.
@@ -30,6 +30,7 @@ pub struct Folder {
     fd: OwnedFd,
     /// For messages.
     path: PathBuf,
+    driver: Option<Driver>,
 }
 
 impl Folder {
@@ -63,7 +64,7 @@ impl Folder {
                 return Err(refused("it is neither in sysfs nor in cgroup2".to_owned()));
             }
         }
-        Ok(Self { fd, path: named })
+        Ok(Self { fd, path: named, driver: sys.driver() })
     }
 
     /// Whether `path` below the root of `sys` leads here now.
@@ -89,6 +90,9 @@ impl Folder {
     /// # Errors
     /// Why it was not taken.
     pub fn write(&self, file: &str, text: &str) -> Result<(), Absent> {
+        let driven = self.driver.map(|driver| driver(&self.path.join(file), text));
+        let driven = driven.transpose().map_err(|error| self.absent(file, &error))?;
+        let text = driven.as_deref().unwrap_or(text);
         // Truncated, for tests: a fixture keeps what is beyond the text, the kernel has no such.
         let mut opened = self.file(file, OFlags::WRONLY | OFlags::TRUNC)?;
         opened.write_all(text.as_bytes()).map_err(|error| self.absent(file, &error))

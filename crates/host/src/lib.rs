@@ -25,7 +25,7 @@ mod probe;
 mod sense;
 mod sys;
 
-pub use act::by_hand::{HeldFans, SweepError};
+pub use act::by_hand::{HeldFans, SweepError, full_speed};
 pub use act::contact::{Trial, Verdict};
 pub use act::cpusets::{Parkable, parkable};
 pub use act::groups::{lacks_cpuset, outside};
@@ -57,4 +57,4 @@ pub use patience::{Patience, Silence};
 pub use plant::{Followed, Host, Recalled};
 pub use probe::{Fit, Found, Report};
 pub use sense::feeds::{Allowed, Feeds, StatedFeed};
-pub use sys::{Absent, Sys, cpu_list, cpus};
+pub use sys::{Absent, Driver, Sys, cpu_list, cpus};

@@ -14,7 +14,7 @@ use ebb_policy::{
 use crate::act::acting::Acting;
 use crate::act::contact::{Contact, PowerWatch, Trial, Verdict};
 use crate::act::groups::lacks_cpuset;
-use crate::act::hold::{Held, Holds};
+use crate::act::hold::{Held, Hold, Holds};
 use crate::act::idle_wake;
 use crate::act::knob::Place;
 use crate::act::lock;
@@ -236,7 +236,8 @@ impl Host {
             unreadable.extend(holds.keep_limits(&self.machine));
         }
         let units = places::units(&self.machine, &self.layout, &self.topology, owned);
-        let held = holds.constant.iter().chain(&holds.race).map(|hold| Unit::held(&hold.place));
+        let held = Hold::units(&holds.constant).chain(Hold::units(&holds.race));
+        let held = held.map(|holds| Unit::held(holds.iter().map(|hold| &hold.place)));
         let mut found = Vec::new();
         for unit in units.into_iter().chain(held) {
             match unit.originals(&self.machine, &leave) {

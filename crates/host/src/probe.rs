@@ -418,7 +418,7 @@ fn sockets(machine: &Machine, list: &mut List) -> &'static str {
         list.read(Some(format!("socket{socket}")), path, value);
     }
     for chip in machine.chips.iter().filter(|chip| chip.of == Of::Cpu) {
-        for (input, _) in &chip.temperatures {
+        for input in chip.of_sockets() {
             if let Err(absent @ Absent::Nonsense { .. }) = chip.temperature(&machine.sys, input) {
                 let of = chip.device.clone().unwrap_or_else(|| chip.name.clone());
                 list.add(Some(of), Some(chip.file(input)), None, Some(absent.to_string()));

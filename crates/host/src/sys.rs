@@ -42,6 +42,9 @@ pub enum Absent {
         /// What the kernel said.
         error: String,
     },
+    /// Its file system is mounted read-only.
+    #[error("{}: it is mounted read-only", .0.display())]
+    ReadOnly(PathBuf),
     /// It has not answered yet.
     #[error("{}: {silence}", .path.display())]
     Silent {
@@ -70,8 +73,14 @@ impl Absent {
         match error.kind() {
             ErrorKind::NotFound | ErrorKind::NotADirectory => Self::Missing(path),
             ErrorKind::PermissionDenied => Self::Denied(path),
+            ErrorKind::ReadOnlyFilesystem => Self::ReadOnly(path),
             _ => Self::Failed { path, error: error.to_string() },
         }
+    }
+
+    /// What to do about it, where the text does not say so.
+    pub(crate) fn remedy(&self) -> Option<&'static str> {
+        matches!(self, Self::ReadOnly(_)).then_some(READ_ONLY)
     }
 
     /// Whether there is nothing to ask now.
@@ -84,7 +93,12 @@ impl Absent {
 #[derive(Debug, Clone)]
 pub struct Sys {
     root: PathBuf,
+    driver: Option<Driver>,
 }
+
+/// What a driver makes of a text that is written to a file: what the file says then, or why it is
+/// not taken. On a copy of a machine's files, which takes everything by itself.
+pub type Driver = fn(&Path, &str) -> io::Result<String>;
 
 impl Default for Sys {
     fn default() -> Self {
@@ -99,7 +113,17 @@ impl Sys {
     /// Those under `root`, which has folders `sys`, `proc` and `dev`.
     #[must_use]
     pub fn new(root: impl Into<PathBuf>) -> Self {
-        Self { root: root.into() }
+        Self { root: root.into(), driver: None }
+    }
+
+    /// The same with a driver behind its settings, for tests.
+    #[must_use]
+    pub fn driven(self, driver: Driver) -> Self {
+        Self { driver: Some(driver), ..self }
+    }
+
+    pub(crate) fn driver(&self) -> Option<Driver> {
+        self.driver.filter(|_| self.is_fixture())
     }
 
     /// Where `path`, such as `sys/class/hwmon`, is.

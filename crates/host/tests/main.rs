@@ -19,6 +19,7 @@ mod places;
 mod reactors;
 mod real;
 mod recall;
+mod refusing;
 mod restoring;
 mod sensing;
 mod tasks;

@@ -99,7 +99,40 @@ fn inputs_of_all_processors_stand_for_each() {
         ("temp3_label", "Chip 8 DIMM 0"),
     ];
     tree.chip(0, "ibmpowernv", "opal-sensor", &inputs);
+    assert_eq!(sockets(&sensed(&tree).0), [Some(45.0), Some(65.0)]);
+    // Where not all say of which they are, each may be of any.
+    tree.put("sys/class/hwmon/hwmon0/temp1_label", "Core 0");
     assert_eq!(sockets(&sensed(&tree).0), [Some(65.0); 2]);
+}
+
+/// POWER9: one chip with the meters and temperatures of all processors, and slots of memory, many
+/// of them empty.
+#[test]
+fn the_firmware_of_power9_says_which_processor_each_input_is_of() {
+    let tree = server(2);
+    let inputs = [
+        ("temp1_input", "51000"),
+        ("temp1_label", "Chip 0 Core 0"),
+        ("temp2_input", "44000"),
+        ("temp2_label", "Chip 8 Core 88"),
+        ("temp3_input", "0"),
+        ("temp3_label", "Chip 0 DIMM 0 "),
+        ("power1_input", "157000000"),
+        ("power1_label", "Chip 0 "),
+        ("power2_input", "113000000"),
+        ("power2_label", "Chip 0 Vdd"),
+        ("power3_input", "99000000"),
+        ("power3_label", "Chip 8 "),
+        ("power4_input", "426000000"),
+        ("power4_label", "System"),
+    ];
+    tree.chip(0, "ibmpowernv", "opal-sensor", &inputs);
+    let (signals, said) = sensed(&tree);
+    assert_eq!((sockets(&signals), said), (vec![Some(51.0), Some(44.0)], String::new()));
+    assert_eq!((signals.power.cpu, signals.power.total), (Some(Watts(256.0)), Some(Watts(426.0))));
+    assert!(!reasons(&tree, "socket_temperature").contains("0 °C"));
+    tree.put("sys/class/hwmon/hwmon0/power3_label", "Chip 8 Vdd");
+    assert_eq!(sensed(&tree).0.power.cpu, None, "one of two");
 }
 
 #[test]

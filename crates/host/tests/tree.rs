@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use ebb_host::{Absent, Admin, Controllers, Health, Identity, Machine, Silence, Sys};
+use ebb_host::{Absent, Admin, Controllers, Driver, Health, Identity, Machine, Silence, Sys};
 use ebb_policy::PowerStateSpec;
 use ebb_policy::units::{Celsius, Nanos, Watts};
 use tempfile::TempDir;
@@ -10,11 +10,17 @@ use tempfile::TempDir;
 /// A machine to be.
 pub struct Tree {
     root: TempDir,
+    pub driver: Option<Driver>,
 }
 
 impl Tree {
     pub fn new() -> Self {
-        Self { root: tempfile::tempdir().unwrap() }
+        Self { root: tempfile::tempdir().unwrap(), driver: None }
+    }
+
+    /// The same with a driver behind its settings.
+    pub fn driven(self, driver: Driver) -> Self {
+        Self { driver: Some(driver), ..self }
     }
 
     pub fn path(&self) -> &Path {
@@ -22,7 +28,8 @@ impl Tree {
     }
 
     pub fn machine(&self) -> Machine {
-        Machine::found(Sys::new(self.path())).unwrap()
+        let sys = Sys::new(self.path());
+        Machine::found(self.driver.map_or(sys.clone(), |driver| sys.driven(driver))).unwrap()
     }
 
     /// The machine with drives that keep their power state in `dev/nvmeN` and log what is set in

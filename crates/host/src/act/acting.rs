@@ -53,8 +53,8 @@ pub struct Acting {
     raises: bool,
     /// CPUs that somebody else has taken offline.
     away: Vec<u16>,
-    /// What the operator holds all the time, and while background work races.
-    constant: Vec<(usize, String)>,
+    /// What the operator holds all the time, each all or none, and while background work races.
+    constant: Vec<Vec<(usize, String)>>,
     race: Vec<(usize, String)>,
     /// What the first contact has found to be refused.
     refused: Vec<Control>,
@@ -72,10 +72,8 @@ impl Acting {
         state: &State,
     ) -> Self {
         let find = |place: &Place| steering.find(place);
-        let held = |holds: &[Hold]| {
-            let held = holds.iter().map(|hold| Some((find(&hold.place)?, hold.value.clone())));
-            held.flatten().collect()
-        };
+        let held = |hold: &Hold| Some((find(&hold.place)?, hold.value.clone()));
+        let unit = |holds: &[Hold]| holds.iter().map(held).collect::<Option<Vec<_>>>();
         let domain = |policy| Domain::find(machine, layout, &steering, policy);
         let policies = machine.cpus.policies.iter();
         let (reactors, others): (Vec<_>, Vec<_>) =
@@ -114,8 +112,8 @@ impl Acting {
             fans: layout.fans.fans.iter().map(fan).collect(),
             raises: layout.raise_limits,
             away: Vec::new(),
-            constant: held(&holds.constant),
-            race: held(&holds.race),
+            constant: Hold::units(&holds.constant).filter_map(unit).collect(),
+            race: holds.race.iter().filter_map(held).collect(),
             refused: Vec::new(),
             steering,
         }
@@ -208,7 +206,7 @@ impl Acting {
 
     /// Says something of the packages' power limit.
     pub fn note_power(&mut self, text: String) {
-        let mut places = self.constant.iter().map(|(at, _)| *at);
+        let mut places = self.constant.iter().flatten().map(|(at, _)| *at);
         if let Some(at) = places.find(|at| self.steering.place(*at).hold() == Place::HOLDS[0]) {
             self.steering.note(at, text);
         }
@@ -230,7 +228,7 @@ impl Acting {
     /// See [`crate::Host::failing`].
     #[must_use]
     pub fn failing(&self) -> usize {
-        let fans = self.fans.iter().flatten().filter(|fan| fan.is_failing());
+        let fans = self.fans.iter().flatten().filter(|fan| fan.is_failing(&self.steering));
         self.steering.failing() + fans.count()
     }
 
@@ -251,7 +249,8 @@ impl Acting {
         });
         let tries: Vec<_> = domains.iter().filter_map(|domain| domain.attempt(steering)).collect();
         let frequency = attempt(of(Control::Frequency), tries, machine, steering);
-        let tries: Vec<_> = fans.iter().flatten().map(|fan| fan.attempt(steering)).collect();
+        let tries = fans.iter().flatten().filter_map(|fan| fan.attempt(steering));
+        let tries: Vec<_> = tries.collect();
         let fan = attempt(of(Control::FanDuty), tries, machine, steering);
         let next = |(drive, spec): (&Option<(usize, Cap)>, &DriveSpec)| {
             let (at, cap) = drive.as_ref()?;
@@ -269,8 +268,8 @@ impl Acting {
         let mut trials: Vec<_> =
             [cores, frequency, fan, drive, idle, packages].into_iter().flatten().collect();
         for name in Place::HOLDS {
-            let its = constant.iter().filter(|(at, _)| steering.place(*at).hold() == name);
-            let tries = its.cloned().map(|write| Attempt { writes: vec![write], bounds: None });
+            let its = constant.iter().filter(|unit| name_of(unit, steering) == name);
+            let tries = its.cloned().map(|writes| Attempt { writes, bounds: None });
             let tries: Vec<_> = tries.collect();
             trials.extend(attempt(name, tries, machine, steering));
         }
@@ -281,14 +280,17 @@ impl Acting {
     pub fn refuse(&mut self, contact: &Contact) {
         self.refused = contact.refused().copied().collect();
         let steering = &self.steering;
-        self.constant.retain(|(at, _)| !contact.is_refused(steering.place(*at).hold()));
+        self.constant.retain(|unit| !contact.is_refused(name_of(unit, steering)));
         for control in &self.refused {
             match control {
                 Control::Frequency => {
                     self.domains.clear();
                     self.reactors.clear();
                 }
-                Control::FanDuty => self.fans.iter_mut().for_each(|fan| *fan = None),
+                Control::FanDuty => self.fans.iter_mut().for_each(|fan| {
+                    fan.take_if(|fan| !fan.places().any(|at| steering.is_changed(at)));
+                    fan.iter_mut().for_each(FanControl::refuse);
+                }),
                 Control::PackageLimit => self.packages.refuse(),
                 Control::IdleWake => self.idle.iter_mut().for_each(|drive| *drive = None),
                 _ => self.drives.iter_mut().for_each(|drive| *drive = None),
@@ -371,9 +373,7 @@ impl Acting {
             tell(Control::IdleWake, drive, set.unwrap_or(nowhere));
         }
         self.jobs.set(given, &mut self.steering, now, tell);
-        for (at, value) in &self.constant {
-            self.steering.set(*at, Some(value), now);
-        }
+        self.constant.iter().for_each(|unit| hold(unit, &mut self.steering, now));
         tell(Control::Background, 0, self.set_background(given, now));
         for control in self.refused.iter().copied() {
             for part in 0..given.count(control) {
@@ -522,6 +522,22 @@ impl Acting {
                 taken &= !lower || outcome == Outcome::Done;
                 tell(Control::PowerState, drive, outcome);
             }
+        }
+    }
+}
+
+/// The key of `[hold]` of what is held all or none.
+fn name_of(unit: &[(usize, String)], steering: &Steering) -> &'static str {
+    unit.first().map_or("", |(at, _)| steering.place(*at).hold())
+}
+
+/// Sets all of `unit`, or none of it.
+fn hold(unit: &[(usize, String)], steering: &mut Steering, now: Nanos) {
+    let rests = unit.iter().any(|(at, _)| steering.rests(*at, now));
+    let mut set = unit.iter().map(|(at, value)| steering.set(*at, Some(value), now));
+    if rests || !set.all(|outcome| outcome == Outcome::Done) {
+        for (at, _) in unit.iter().rev() {
+            steering.take_back(*at, now);
         }
     }
 }

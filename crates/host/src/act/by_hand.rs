@@ -2,6 +2,8 @@
 //! on disk before the first write, temperatures are watched, and everything is set back at the end,
 //! by `ebb restore` if this was killed.
 
+use std::time::Duration;
+
 use ebb_policy::Control;
 use ebb_policy::units::{Celsius, Rpm};
 
@@ -11,9 +13,9 @@ use crate::act::lock;
 use crate::act::originals::{Leave, Original, State};
 use crate::act::owned::StateError;
 use crate::act::places::{fan_places, fan_unit};
-use crate::act::restore::{self, Restored, restore};
+use crate::act::restore::{Outcome, Restored, restore};
 use crate::find::drives::Drive;
-use crate::find::fans::Fan;
+use crate::find::fans::{Fan, Fans};
 use crate::find::hwmon::Chip;
 use crate::find::machine::Machine;
 use crate::sys::Absent;
@@ -90,10 +92,32 @@ pub(super) fn save(
 /// What was not.
 pub(super) fn set_back(machine: &Machine, state: &State) -> Result<(), SweepError> {
     let back = restore(machine, state, None)?;
-    let failed = |one: &&Restored| matches!(one.outcome, restore::Outcome::Failed { .. });
+    let failed = |one: &&Restored| matches!(one.outcome, Outcome::Failed { .. });
     let failed: Vec<_> =
         back.places.iter().filter(failed).map(|one| one.place.to_string()).collect();
     if failed.is_empty() { Ok(()) } else { Err(SweepError::Left(failed.join(", "))) }
+}
+
+/// Sets the fans that are in the manual mode to full speed, where what they were before is lost.
+#[must_use]
+pub fn full_speed(machine: &Machine) -> Vec<Restored> {
+    let full = steps(1.0);
+    let set = |fan: &Fan| {
+        let (place, mode) = fan_places(machine, fan);
+        if mode.is_some_and(|mode| read(machine, &mode).as_deref() != Ok(MANUAL)) {
+            return None;
+        }
+        let mut none = Duration::ZERO;
+        let set = Knob::find(machine, &place)
+            .and_then(|mut knob| knob.set(&machine.sys, &full, &mut none));
+        let outcome = match set {
+            Ok(set) => Outcome::of(&full, set),
+            Err(absent) => Outcome::failed(absent.to_string()),
+        };
+        Some(Restored { place, to: Some(full.clone()), outcome })
+    };
+    let fans = Fans::found(machine, &[]).fans;
+    fans.iter().filter(|fan| fan.left.is_none()).filter_map(set).collect()
 }
 
 /// What a place is set to.

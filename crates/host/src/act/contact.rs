@@ -13,7 +13,7 @@ use rustix::thread::{CpuSet, sched_setaffinity};
 use serde::{Deserialize, Serialize};
 
 use crate::act::originals::State;
-use crate::act::steering::Steering;
+use crate::act::steering::{Notice, Steering};
 use crate::find::machine::Machine;
 
 /// Its name in the state folder.
@@ -128,25 +128,35 @@ pub fn attempt(
     machine: &Machine,
     steering: &mut Steering,
 ) -> Option<Trial> {
-    let mut last = None;
+    let (mut last, mut left) = (None, Vec::new());
     for attempt in attempts.into_iter().take(TRIES) {
         let place = steering.place(attempt.writes.first()?.0).to_string();
-        let verdict = one(&attempt, machine, steering);
+        let (verdict, said) = one(&attempt, machine, steering);
         let is_taken = verdict.is_taken();
         last = Some(Trial { of: of.to_owned(), place, verdict });
+        // What another domain is left at the last trial does not say.
+        left.drain(..).for_each(|Notice { place, text }| steering.tell(place, text));
         if is_taken {
             break;
+        }
+        if attempt.writes.iter().any(|(at, _)| steering.is_changed(*at)) {
+            left = said;
         }
     }
     last
 }
 
-fn one(attempt: &Attempt, machine: &Machine, steering: &mut Steering) -> Verdict {
-    let now = Nanos::ZERO;
+/// What became of it, and what was said meanwhile.
+fn one(attempt: &Attempt, machine: &Machine, steering: &mut Steering) -> (Verdict, Vec<Notice>) {
+    let (now, others) = (Nanos::ZERO, steering.notices());
     let set = |steering: &mut Steering, at: usize, value: Option<&str>| {
         // What comes true later is waited for in each trial anew.
         steering.check(0, now, |_| true);
-        steering.set(at, value, now) == Outcome::Done
+        let outcome = match value {
+            Some(_) => steering.set(at, value, now),
+            None => steering.take_back(at, now),
+        };
+        outcome == Outcome::Done
     };
     let taken = attempt.writes.iter().all(|(at, value)| set(steering, *at, Some(value)));
     let unbound = attempt.bounds.filter(|_| taken).and_then(|(cpu, most)| {
@@ -157,17 +167,22 @@ fn one(attempt: &Attempt, machine: &Machine, steering: &mut Steering) -> Verdict
     let back = back.fold(true, |done, (at, _)| set(steering, *at, None) && done);
     let is_set = attempt.writes.iter().any(|(at, _)| steering.is_set(*at));
     assert!(!back || !is_set, "what was tried is given back");
-    let said = steering.notices().into_iter().map(|notice| notice.text).collect::<Vec<_>>();
+    let said = steering.notices();
+    others.into_iter().for_each(|Notice { place, text }| steering.tell(place, text));
     let mut is_gone =
         |(at, _): &(usize, String)| steering.read(*at).is_err_and(|absent| absent.is_gone());
-    match (taken && back, unbound) {
+    let verdict = match (taken && back, unbound) {
         (false, _) if attempt.writes.iter().any(&mut is_gone) => {
             Verdict::NotYet("it has gone".to_owned())
         }
-        (false, _) => Verdict::Refused(said.join("; ")),
+        (false, _) => {
+            let said: Vec<_> = said.iter().map(|notice| notice.text.as_str()).collect();
+            Verdict::Refused(said.join("; "))
+        }
         (true, Some(why)) => Verdict::DoesNotBind(why),
         (true, None) => Verdict::Works,
-    }
+    };
+    (verdict, said)
 }
 
 /// What the frequency of `cpu` is after a while with work, in kHz: by the hardware where it says.

@@ -69,20 +69,28 @@ impl FanControl {
         *self = Self::new(self.duty, self.mode, self.tachometer.is_some());
     }
 
-    /// Whether it is not followed any more.
+    /// Whether it is not followed any more, for another reason than that a place of it refuses.
     #[must_use]
-    pub fn is_failing(&self) -> bool {
-        self.whose == Whose::Left
+    pub fn is_failing(&self, steering: &Steering) -> bool {
+        self.whose == Whose::Left && !self.places().any(|at| steering.refuses(at))
     }
 
-    /// What it is tried with: by hand, a little faster or slower.
+    /// Does without it, but in an emergency.
+    pub fn refuse(&mut self) {
+        self.whose = Whose::Left;
+    }
+
+    /// What it is tried with: by hand, a little faster or slower. One that was refused is not.
     #[must_use]
-    pub fn attempt(&self, steering: &Steering) -> Attempt {
+    pub fn attempt(&self, steering: &Steering) -> Option<Attempt> {
+        if self.whose == Whose::Left {
+            return None;
+        }
         let found = steering.found(self.duty).parse::<u8>().unwrap_or_default();
         let other = found.checked_add(A_LITTLE).unwrap_or(found.saturating_sub(A_LITTLE));
         let mode = self.mode.map(|at| (at, MANUAL.to_owned()));
         let writes = mode.into_iter().chain([(self.duty, other.to_string())]);
-        Attempt { writes: writes.collect(), bounds: None }
+        Some(Attempt { writes: writes.collect(), bounds: None })
     }
 
     /// Hears what the chip says of it.
@@ -124,7 +132,11 @@ impl FanControl {
             }
             Whose::Ours | Whose::Rests(_) => self.whose = Whose::Ours,
         }
-        let Some(share) = share else { return self.back(steering, now) };
+        let Some(share) = share else {
+            let set = |outcome, at| worse(outcome, steering.set(at, None, now));
+            self.set = None;
+            return self.places().fold(Outcome::Done, set);
+        };
         if let (Some(tachometer), Some(set)) = (&mut self.tachometer, self.set)
             && let Some(fault) = tachometer.fault(set, now)
         {
@@ -151,11 +163,12 @@ impl FanControl {
         std::iter::once(self.duty).chain(self.mode)
     }
 
-    /// Gives back what is ours: the duty while it can still be set, then the mode.
-    fn back(&mut self, steering: &mut Steering, now: Nanos) -> Outcome {
+    /// Takes back what is ours: the duty while it can still be set, then the mode.
+    fn back(&mut self, steering: &mut Steering, now: Nanos) {
         self.set = None;
-        let set = |outcome, at| worse(outcome, steering.set(at, None, now));
-        self.places().fold(Outcome::Done, set)
+        for at in self.places() {
+            steering.take_back(at, now);
+        }
     }
 
     fn full(&mut self, steering: &mut Steering, now: Nanos) -> Outcome {
@@ -164,7 +177,12 @@ impl FanControl {
         self.taken.get_or_insert_default().extend(theirs);
         self.set = Some(1.0);
         let mode = self.mode.map_or(Outcome::Done, |at| steering.insist(at, MANUAL, now));
-        worse(mode, steering.insist(self.duty, "255", now))
+        let duty = steering.insist(self.duty, "255", now);
+        if let (Some(mode), Outcome::Refused) = (self.mode, duty) {
+            // The board may do better than a manual mode in which nothing can be set.
+            steering.set(mode, None, now);
+        }
+        worse(mode, duty)
     }
 
     /// After an emergency what was somebody else's is theirs again.
@@ -379,7 +397,7 @@ mod tests {
         assert!(said.concat().contains("nobody has moved it for 20 s"), "{said:?}");
         assert!(bench.is("5", "63"));
         assert_eq!(bench.cycle(70, Some(0.5), false).0, Outcome::Refused);
-        assert!(bench.fan.is_failing() && bench.is("5", "63"));
+        assert!(bench.fan.is_failing(&bench.steering) && bench.is("5", "63"));
     }
 
     #[test]

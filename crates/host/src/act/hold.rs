@@ -111,6 +111,17 @@ pub struct Hold {
     pub value: String,
 }
 
+impl Hold {
+    /// Those of `holds` that are one: the files of a disk are held all or none. In their order,
+    /// the delay first, for without it a disk would stop at once.
+    pub fn units(holds: &[Self]) -> impl Iterator<Item = &[Self]> {
+        holds.chunk_by(|one, other| match (&one.place, &other.place) {
+            (Place::Disk { disk: one, .. }, Place::Disk { disk: other, .. }) => one == other,
+            _ => false,
+        })
+    }
+}
+
 impl Holds {
     /// Whether any of it is of processors.
     #[must_use]

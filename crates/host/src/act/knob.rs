@@ -1,7 +1,6 @@
 //! How a place is found on this machine, read and written.
 
-use std::thread;
-use std::time::Duration;
+mod taken;
 
 use crate::act::groups;
 use crate::act::place::TOLERANCE;
@@ -17,6 +16,8 @@ use crate::nvme::{
 };
 use crate::sys::{Absent, Sys, cpu_list, cpus};
 
+pub use taken::{Set, Taken};
+
 /// Where the CPUs of a machine are.
 const CPUS: &str = "sys/devices/system/cpu";
 /// The controllers that the root control group hands on.
@@ -27,11 +28,6 @@ pub(super) const RATES: &str = "io.max";
 /// The manual mode of a fan (`Documentation/hwmon/sysfs-interface.rst`), and how its file ends.
 pub(super) const MANUAL: &str = "1";
 const MODE: &str = "_enable";
-
-/// The first nap of who waits for the kernel; each is twice as long as the one before, up to
-/// [`LONGEST_NAP`].
-const NAP: Duration = Duration::from_millis(1);
-const LONGEST_NAP: Duration = Duration::from_millis(20);
 
 /// A place that was found on this machine.
 #[derive(Debug)]
@@ -141,28 +137,6 @@ impl Knob {
         Ok(Self { at: At::Cpuset(Folder::open(sys, CGROUPS)?, group.to_owned()) })
     }
 
-    /// Whether it is a fan's mode, `set` to manual, that reads 0 (none) while the duty is 255, as
-    /// some drivers show the manual mode (`reg_to_pwm_enable` of nct6775, `pwm_mode` of it87).
-    pub fn is_manual(&mut self, sys: &Sys, set: &str, read: &str) -> bool {
-        let At::File(device, file, _) = &mut self.at else { return false };
-        if (set, read) != (MANUAL, "0") {
-            return false;
-        }
-        let Some(duty) = file.strip_suffix(MODE) else { return false };
-        let read = device.here(sys).and_then(|folder| folder.text(duty));
-        read.is_ok_and(|duty| duty == "255")
-    }
-
-    /// Whether it is the duty of a fan that its chip steers, which is nobody else's to set.
-    pub fn is_steered(&mut self, sys: &Sys) -> bool {
-        let At::File(device, file, _) = &mut self.at else { return false };
-        if !file.starts_with("pwm") || file.ends_with(MODE) {
-            return false;
-        }
-        let mode = device.here(sys).and_then(|folder| folder.text(&format!("{file}{MODE}")));
-        mode.is_ok_and(|mode| mode.parse::<u32>().is_ok_and(|mode| mode > 1))
-    }
-
     /// What it is set to.
     ///
     /// # Errors
@@ -196,29 +170,6 @@ impl Knob {
                 drive.feature(*feature).map(|value| (value & *bits).to_string())
             }
         }
-    }
-
-    /// Sets it, unless `is_right` says that it is so already; returns what it was before, and what
-    /// is read back. What the kernel does later is waited for, out of `patience`.
-    ///
-    /// # Errors
-    /// Why it was not taken.
-    pub fn set(
-        &mut self,
-        sys: &Sys,
-        value: &str,
-        is_right: impl Fn(&str) -> bool,
-        patience: &mut Duration,
-    ) -> Result<(String, String), Absent> {
-        let before = self.read(sys)?;
-        let late = self.is_late();
-        if before == value && !late {
-            return Ok((before.clone(), before));
-        }
-        self.write(sys, value)?;
-        let mut none = Duration::ZERO;
-        let patience = if late { patience } else { &mut none };
-        Ok((before, settled(|| self.read(sys), is_right, patience)?))
     }
 
     /// Whether what is written comes true later, by one of the kernel's workers, and what is read
@@ -428,25 +379,6 @@ fn one_package(sys: &Sys, control_type: &str, package: &str) -> Result<Zone, Abs
     }
 }
 
-/// What `read` says once `is_right`, or when all of `patience` has gone.
-fn settled(
-    mut read: impl FnMut() -> Result<String, Absent>,
-    is_right: impl Fn(&str) -> bool,
-    patience: &mut Duration,
-) -> Result<String, Absent> {
-    let mut nap = NAP;
-    loop {
-        let is = read()?;
-        if is_right(&is) || patience.is_zero() {
-            return Ok(is);
-        }
-        let length = nap.min(*patience);
-        thread::sleep(length);
-        *patience -= length;
-        nap = (nap * 2).min(LONGEST_NAP);
-    }
-}
-
 /// Gives a control group its list of CPUs. Looked at first: never one of which the kernel could
 /// crash.
 fn set_cpuset(sys: &Sys, groups: &Folder, group: &str, list: &str) -> Result<(), Absent> {
@@ -504,44 +436,4 @@ fn set_offline(sys: &Sys, all: &Folder, list: &str) -> Result<(), Absent> {
         done = done.and(set);
     }
     done
-}
-
-/// Whether what was read back is what was written, as far as drivers round: a fan's chip to a few
-/// steps, a processor to its own frequencies.
-pub(super) fn is_near(written: &str, read: &str) -> bool {
-    let numbers = (written.parse::<f64>(), read.parse::<f64>());
-    let (Ok(written), Ok(read)) = numbers else { return written == read };
-    let coarse = written >= 16.0;
-    written == read || coarse && (written - read).abs() <= (0.02 * written).max(4.0)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_comes_true_later_is_waited_for_but_not_for_ever() {
-        let mut reads = 0;
-        let mut late = || {
-            reads += 1;
-            Ok(if reads < 4 { "2400000" } else { "2000000" }.to_owned())
-        };
-        let mut patience = Duration::from_secs(60);
-        let is = settled(&mut late, |is| is == "2000000", &mut patience).unwrap();
-        assert_eq!((is.as_str(), patience), ("2000000", Duration::from_millis(60_000 - 7)));
-        let mut patience = Duration::from_millis(5);
-        let is = settled(|| Ok("1".to_owned()), |is| is == "2", &mut patience).unwrap();
-        assert_eq!((is.as_str(), patience), ("1", Duration::ZERO));
-    }
-
-    #[test]
-    fn a_value_that_is_rounded_is_the_value() {
-        for (written, read, near) in
-            [("128", "127", true), ("128", "120", false), ("2000000", "1990000", true)]
-        {
-            assert_eq!(is_near(written, read), near, "{written} {read}");
-        }
-        assert!(!is_near("3", "2"), "a power state is not rounded");
-        assert!(is_near("4-7", "4-7") && !is_near("4-7", "root invalid"));
-    }
 }

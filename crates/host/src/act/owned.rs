@@ -27,7 +27,8 @@ pub enum StateError {
     },
     /// The file is not what Ebb writes.
     #[error(
-        "{}: {reason}; if nothing of Ebb is to be undone on this machine, remove the file",
+        "{}: {reason}; what was found is lost: 'ebb restore --leave safe' sets fans to full speed, \
+         and a restart of the machine resets most of the rest; then remove the file",
         .path.display()
     )]
     Broken {
@@ -91,15 +92,27 @@ fn io(path: &Path) -> impl Fn(io::Error) -> StateError {
     move |source| StateError::Io { path: path.clone(), source }
 }
 
-/// Whether the file `path`, if there is one, can be changed by root and by us alone.
+/// Whether the file `path`, if there is one, can be changed or replaced by root and by us alone.
 ///
 /// # Errors
 /// Who else can, and what to do.
 pub fn is_ours(path: &Path) -> Result<(), StateError> {
     match stat(path) {
-        Ok(stat) if FileType::from_raw_mode(stat.st_mode).is_file() => check(path, &stat),
-        _ => Ok(()),
+        Ok(stat) if FileType::from_raw_mode(stat.st_mode).is_file() => check(path, &stat)?,
+        _ => return Ok(()),
     }
+    // Where a link is, and where it leads to.
+    let here = path.parent().filter(|folder| *folder != Path::new("")).unwrap_or(Path::new("."));
+    let file = fs::canonicalize(path).map_err(io(path))?;
+    let folders = [fs::canonicalize(here).ok(), file.parent().map(Path::to_owned)];
+    folders.into_iter().flatten().try_for_each(|folder| {
+        let Ok(mut stat) = stat(&folder) else { return Ok(()) };
+        // In one like /tmp nobody replaces what is another's.
+        if Mode::from_raw_mode(stat.st_mode).contains(Mode::SVTX) {
+            stat.st_mode &= !0o022;
+        }
+        check(&folder, &stat)
+    })
 }
 
 /// The folder `path`, which must be ours.

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::find::chips::shown;
 use crate::find::identity::unplaced;
 use crate::nvme::{POWER_LIMIT_BITS, POWER_STATE_BITS};
-use crate::sys::{Sys, cpus};
+use crate::sys::cpus;
 
 /// Where the unified hierarchy of control groups is (`Documentation/admin-guide/cgroup-v2.rst`).
 pub const CGROUPS: &str = "sys/fs/cgroup";
@@ -278,21 +278,10 @@ impl Place {
     }
 
     /// Whether what it says is what somebody has written, and not what a driver or firmware makes
-    /// of it: not fans and drives, nor frequencies that heat limits
-    /// (`drivers/thermal/cpufreq_cooling.c`, `drivers/acpi/processor_thermal.c`).
+    /// of it, as of fans and drives.
     #[must_use]
-    pub fn is_as_written(&self, sys: &Sys) -> bool {
-        let heat = || {
-            sys.numbered("sys/class/thermal", "cooling_device").iter().any(|device| {
-                let of = |file: &str| sys.text(format!("sys/class/thermal/{device}/{file}"));
-                let limits = |of: String| of == "Processor" || of.contains("cpufreq");
-                of("type").is_ok_and(limits) && of("cur_state").is_ok_and(|state| state != "0")
-            })
-        };
-        match self {
-            Self::File { .. } => !(self.is_frequency() && heat()),
-            other => matches!(other, Self::Rates { .. } | Self::Cpuset { .. }),
-        }
+    pub fn is_as_written(&self) -> bool {
+        matches!(self, Self::File { .. } | Self::Rates { .. } | Self::Cpuset { .. })
     }
 
     /// The duty of the fan whose mode it is.
@@ -301,6 +290,16 @@ impl Place {
         let Self::Chip { chip, device, file } = self else { return None };
         let file = file.strip_suffix("_enable")?.to_owned();
         Some(Self::Chip { chip: chip.clone(), device: device.clone(), file })
+    }
+
+    /// What to do where it does not take back what was found.
+    #[must_use]
+    pub fn stuck(&self) -> Option<&'static str> {
+        self.duty().map(|_| {
+            "its driver shows this mode and does not take it: the fan is at full speed until the \
+             machine is restarted or the driver is loaded anew (modprobe -r, then modprobe); after \
+             that run 'ebb restore'"
+        })
     }
 
     /// Whether it is on the list.

@@ -50,10 +50,11 @@ impl Steered {
 }
 
 impl Unit {
-    /// A place that the operator holds.
+    /// Places that the operator holds.
     #[must_use]
-    pub fn held(place: &Place) -> Self {
-        Self::of(Control::Background, vec![Steered::new(place.clone(), Safe::Found)])
+    pub fn held<'a>(places: impl Iterator<Item = &'a Place>) -> Self {
+        let places = places.map(|place| Steered::new(place.clone(), Safe::Found));
+        Self::of(Control::Background, places.collect())
     }
 
     fn of(control: Control, places: Vec<Steered>) -> Self {

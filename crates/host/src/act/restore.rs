@@ -1,11 +1,12 @@
 //! Sets everything back: in order, past failures, read back.
 
+use std::collections::BTreeSet;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
-use crate::act::knob::{Knob, Place};
+use crate::act::knob::{Knob, Place, Set, Taken};
 use crate::act::lock;
 use crate::act::originals::{Leave, Original, Originals, State};
 use crate::act::owned::StateError;
@@ -32,6 +33,13 @@ pub enum Outcome {
         /// What it was before.
         from: String,
     },
+    /// It was set, and is lower for as long as something else limits it.
+    Limited {
+        /// What it was before.
+        from: String,
+        /// What it is now, and by what.
+        reason: String,
+    },
     /// It is left as it is, as it was configured.
     Kept,
     /// The machine has been restarted since, which has set it back.
@@ -50,7 +58,30 @@ pub enum Outcome {
     Failed {
         /// Why.
         reason: String,
+        /// What to do, where the reason does not say so.
+        #[serde(skip)]
+        remedy: Option<&'static str>,
     },
+}
+
+impl Outcome {
+    pub(super) fn failed(reason: String) -> Self {
+        Self::Failed { reason, remedy: None }
+    }
+
+    /// Of a place that was to be set to `last`.
+    pub(super) fn of(last: &str, set: Set) -> Self {
+        let Set { before, is, taken } = set;
+        match taken {
+            Taken::So if before == is => Self::Already,
+            Taken::So => Self::Restored { from: before },
+            Taken::Limited(by) => {
+                let reason = format!("limited to '{is}' now by {by}");
+                Self::Limited { from: before, reason }
+            }
+            Taken::Not => Self::failed(format!("'{last}' was written, '{is}' is read back")),
+        }
+    }
 }
 
 /// One place and what became of it.
@@ -70,7 +101,11 @@ impl Restored {
     /// Whether it stays saved for the next time.
     #[must_use]
     pub fn stays(&self) -> bool {
-        matches!(self.outcome, Outcome::Failed { .. } | Outcome::Pending { .. })
+        self.has_failed() || matches!(self.outcome, Outcome::Pending { .. })
+    }
+
+    fn has_failed(&self) -> bool {
+        matches!(self.outcome, Outcome::Failed { .. })
     }
 }
 
@@ -89,6 +124,16 @@ impl Restoration {
     #[must_use]
     pub fn count(&self, is: fn(&Outcome) -> bool) -> usize {
         self.places.iter().filter(|one| is(&one.outcome)).count()
+    }
+
+    /// What to do about what failed, where that is known, each once.
+    #[must_use]
+    pub fn remedies(&self) -> BTreeSet<&'static str> {
+        let remedy = |one: &Restored| match one.outcome {
+            Outcome::Failed { remedy, .. } => remedy,
+            _ => None,
+        };
+        self.places.iter().filter_map(remedy).collect()
     }
 
     /// Adds what became of others.
@@ -134,7 +179,7 @@ pub fn restore(
             let reason = unsettled.to_string();
             place.outcome = match unsettled.waits {
                 true => Outcome::Pending { reason },
-                false => Outcome::Failed { reason },
+                false => Outcome::failed(reason),
             };
         }
     }
@@ -166,7 +211,7 @@ pub fn compare(machine: &Machine, state: &State) -> Result<Verified, StateError>
     for Original { place, found, .. } in all.originals.iter().filter(|one| one.touched) {
         let is = Knob::find(machine, place).and_then(|mut knob| {
             let is = knob.read(sys)?;
-            let is_so = is == *found || knob.is_steered(sys) || knob.is_manual(sys, found, &is);
+            let is_so = knob.is_steered(sys) || knob.taken(sys, found, &is) != Taken::Not;
             Ok((is, is_so))
         });
         let text = match is {
@@ -238,7 +283,7 @@ fn every(machine: &Machine, all: &Originals, leave: Option<Leave>) -> Vec<Restor
     // A limit may have stood in the way of another one: a minimum above the maximum of before. And
     // a fan's mode may have changed its duty, or kept it from being set.
     for (original, restored) in all.originals.iter().zip(&mut done) {
-        let has_failed = matches!(restored.outcome, Outcome::Failed { .. });
+        let has_failed = restored.has_failed();
         let was_set = matches!(restored.outcome, Outcome::Already | Outcome::Restored { .. });
         if has_failed || was_set && matches!(original.place, Place::Chip { .. }) {
             let again = one(machine, original, leave, &mut patience);
@@ -247,7 +292,41 @@ fn every(machine: &Machine, all: &Originals, leave: Option<Leave>) -> Vec<Restor
             }
         }
     }
+    make_safe(machine, all, &mut done);
     done
+}
+
+/// Sets what could not be set back to what can do no harm; a fan whose mode could not, to full
+/// speed. All of it stays saved.
+fn make_safe(machine: &Machine, all: &Originals, done: &mut [Restored]) {
+    let failed = done.iter().filter(|one| one.has_failed()).map(|one| one.place.clone());
+    let failed: Vec<_> = failed.collect();
+    // A mode before its duty, which chips take in the manual mode only.
+    for (original, restored) in all.originals.iter().zip(done).rev() {
+        let Original { place, safe, .. } = original;
+        let mode = failed.iter().find(|failed| failed.duty().as_ref() == Some(place));
+        let Some(failed) = mode.or_else(|| failed.iter().find(|failed| *failed == place)) else {
+            continue;
+        };
+        if restored.to.as_ref().is_none_or(|to| to == safe) || original.check().is_err() {
+            continue;
+        }
+        let mut none = Duration::ZERO;
+        let set =
+            Knob::find(machine, place).and_then(|mut knob| knob.set(&machine.sys, safe, &mut none));
+        let is_safe = set.is_ok_and(|set| set.taken != Taken::Not);
+        if !is_safe {
+            continue;
+        }
+        let now = format!("it is left at '{safe}', which is safe");
+        restored.outcome = match &restored.outcome {
+            Outcome::Failed { reason, remedy } => Outcome::Failed {
+                reason: format!("{reason}; {now}"),
+                remedy: remedy.or(failed.stuck()),
+            },
+            _ => Outcome::failed(format!("{now}, for {failed} could not be restored")),
+        };
+    }
 }
 
 fn one(
@@ -259,25 +338,14 @@ fn one(
     let Some(last) = original.last(leave) else { return Outcome::Kept };
     let (sys, place) = (&machine.sys, &original.place);
     if let Err(reason) = original.check() {
-        return Outcome::Failed { reason };
+        return Outcome::failed(reason);
     }
     let mut knob = match until_it_answers(patience, |_| Knob::find(machine, place)) {
         Ok(knob) => knob,
         Err(absent) => return without(sys, place, &absent, true),
     };
-    // Set before its mode was, or else the chip's own.
-    if knob.is_steered(sys) {
-        return Outcome::Already;
-    }
-    match until_it_answers(patience, |patience| knob.set(sys, last, |is| is == last, patience)) {
-        Ok((before, after)) => match after == last || knob.is_manual(sys, last, &after) {
-            true if before == after => Outcome::Already,
-            true => Outcome::Restored { from: before },
-            false => {
-                let reason = format!("'{last}' was written, '{after}' is read back");
-                Outcome::Failed { reason }
-            }
-        },
+    match until_it_answers(patience, |patience| knob.give_back(sys, last, patience)) {
+        Ok(set) => Outcome::of(last, set),
         Err(absent) => without(sys, place, &absent, false),
     }
 }
@@ -314,7 +382,7 @@ fn without(sys: &Sys, place: &Place, absent: &Absent, no_device: bool) -> Outcom
         _ if place.is_frequency() && rests(sys, place) => {
             Outcome::Pending { reason: "its CPUs are offline".to_owned() }
         }
-        _ => Outcome::Failed { reason },
+        _ => Outcome::Failed { reason, remedy: absent.remedy() },
     }
 }
 

@@ -15,6 +15,7 @@
 //! write what was never set, and what others have changed before that is what was found. Drivers
 //! round.
 
+mod setting;
 mod verify;
 
 use std::time::Duration;
@@ -23,7 +24,7 @@ use ebb_policy::Outcome;
 use ebb_policy::units::Nanos;
 use serde::{Deserialize, Serialize};
 
-use crate::act::knob::{Knob, MANUAL, Place, is_near};
+use crate::act::knob::{Knob, MANUAL, Place, Taken};
 use crate::act::originals::{Original, State};
 use crate::act::owned::StateError;
 use crate::find::machine::Machine;
@@ -71,6 +72,8 @@ struct Held {
     insisted: bool,
     /// Why it does not take what it is given, and since when it is not tried again.
     refused: Option<(String, Nanos)>,
+    /// Giving it back has failed, so it is at what can do no harm.
+    stuck: bool,
 }
 
 impl Held {
@@ -85,6 +88,7 @@ impl Held {
             yielded: false,
             insisted: false,
             refused: None,
+            stuck: false,
         }
     }
 
@@ -117,6 +121,8 @@ pub struct Steering {
     boot: String,
     next: usize,
     notices: Vec<Notice>,
+    /// What to do that was said already.
+    advised: Vec<&'static str>,
     /// What is left of [`PATIENCE`] in this cycle.
     patience: Duration,
 }
@@ -142,6 +148,7 @@ impl Steering {
             boot: machine.boot().unwrap_or_default(),
             next: 0,
             notices: Vec::new(),
+            advised: Vec::new(),
             patience: PATIENCE,
         }
     }
@@ -325,7 +332,11 @@ impl Steering {
         }
         let held = &mut self.held[at];
         held.insisted = true;
-        if !is.is_ok_and(|is| is_near(value, &is)) {
+        let taken = match (is, &mut held.knob) {
+            (Ok(is), Ok(knob)) => knob.taken(&self.sys, value, &is),
+            _ => Taken::Not,
+        };
+        if taken != Taken::So {
             held.set = None;
         }
         held.refused = None;
@@ -352,86 +363,6 @@ impl Steering {
             // What goes wrong shows when it is set.
             let _ = knob.write(&self.sys, value.unwrap_or(&held.original.found));
         }
-    }
-
-    fn put(&mut self, at: usize, value: Option<&str>, now: Nanos) -> Outcome {
-        let held = &mut self.held[at];
-        if held.yielded {
-            return Outcome::Changed;
-        }
-        let asked = match value {
-            None if !held.touched => return Outcome::Done,
-            None => held.original.found.clone(),
-            Some(value) => {
-                let place = &held.original.place;
-                assert!(place.can_be(value), "{place} cannot be {value:?}");
-                value.to_owned()
-            }
-        };
-        if value.is_some() && held.set.as_ref().is_some_and(|(set, _)| *set == asked) {
-            return Outcome::Done;
-        }
-        if let Some((_, since)) = &held.refused
-            && now.saturating_sub(*since) < RETRY
-        {
-            return Outcome::Refused;
-        }
-        let (is_ready, insisted) = (held.touched, held.insisted);
-        let ready = if is_ready { Ok(()) } else { self.touch(at) };
-        // An emergency does not wait for a disk.
-        let written = if insisted { Ok(()) } else { ready }.and_then(|()| {
-            self.held[at].touched = true;
-            self.write(at, &asked)
-        });
-        let held = &mut self.held[at];
-        match written {
-            Ok(read) => {
-                held.touched = value.is_some();
-                held.read_back = Some((now, read.clone()));
-                held.set = value.map(|_| (asked, read));
-                held.refused = None;
-                held.assert_state();
-                Outcome::Done
-            }
-            Err(reason) => {
-                let known = held.refused.as_ref().is_some_and(|(known, _)| *known == reason);
-                held.refused = Some((reason.clone(), now));
-                // It may come true yet; what is there then is nobody else's.
-                if held.knob.as_ref().is_ok_and(Knob::is_late) {
-                    held.set = None;
-                }
-                if !known {
-                    self.note(at, reason);
-                }
-                Outcome::Refused
-            }
-        }
-    }
-
-    /// Takes in what others have made of a place, and puts on disk that it, and places like it, may
-    /// be other than they were found from now on.
-    fn touch(&mut self, at: usize) -> Result<(), String> {
-        let is = self.read(at);
-        let original = &self.held[at].original;
-        let Original { place, found, .. } = original.clone();
-        if let Ok(is) = is
-            && place.is_as_written(&self.sys)
-            && !is_near(&found, &is)
-            && (Original { found: is.clone(), ..original.clone() }).check().is_ok()
-        {
-            let text = format!("somebody else has changed it from '{found}' to '{is}'");
-            self.note(at, format!("{text} before ebb set it: '{is}' comes back at the end"));
-            self.changed(at, is);
-        }
-        if !self.held[at].original.touched {
-            let saved = self.state.mark(|one| one.touched || one.place.is_alike(&place));
-            saved
-                .map_err(|error| format!("it is not set, for it could not be set back: {error}"))?;
-            for held in &mut self.held {
-                held.original.touched |= held.original.place.is_alike(&place);
-            }
-        }
-        Ok(())
     }
 
     /// Puts on disk which places an end is to write: those that are other than they were found.
@@ -464,6 +395,11 @@ impl Steering {
             self.next = (at + 1) % self.held.len();
             if !sleeps(at) {
                 self.check_one(at, now);
+            }
+        }
+        for at in 0..self.held.len() {
+            if self.held[at].stuck && !sleeps(at) {
+                self.set(at, None, now);
             }
         }
     }
@@ -518,9 +454,9 @@ impl Steering {
                         held.read_back = Some((now, read.clone()));
                         held.set = Some((set, read));
                     }
-                    Err(reason) => {
+                    Err(refusal) => {
                         held.set = None;
-                        held.refused = Some((reason, now));
+                        held.refused = Some((refusal.reason, now));
                     }
                 }
                 "it was set once more"
@@ -533,22 +469,11 @@ impl Steering {
         self.note(at, format!("{text}; {remedy}"));
     }
 
-    /// Writes, unless it is so already, and reads back.
-    fn write(&mut self, at: usize, value: &str) -> Result<String, String> {
-        let knob = self.held[at].knob.as_mut().map_err(|absent| absent.to_string())?;
-        let set = knob.set(&self.sys, value, |read| is_near(value, read), &mut self.patience);
-        match set.map_err(|absent| absent.to_string())? {
-            (_, read) if is_near(value, &read) => Ok(read),
-            (_, read) if knob.is_manual(&self.sys, value, &read) => Ok(value.to_owned()),
-            (_, read) => Err(format!("'{value}' was written, '{read}' is read back")),
-        }
-    }
-
-    /// Whether a fan's mode that reads otherwise than it is `set` is so all the same, or is so as
-    /// far as is known: its driver may not have looked since the duty was another.
+    /// Whether a place that reads otherwise than it is `set` is so all the same, or is so as far as
+    /// is known: the driver of a fan may not have looked since the duty was another.
     fn is_as_set(&mut self, at: usize, set: &str, read: &str, now: Nanos) -> bool {
         let held = &mut self.held[at];
-        if held.knob.as_mut().is_ok_and(|knob| knob.is_manual(&self.sys, set, read)) {
+        if held.knob.as_mut().is_ok_and(|knob| knob.shown(&self.sys, set, read) != Taken::Not) {
             return true;
         }
         let duty = held.original.place.duty().filter(|_| (set, read) == (MANUAL, "0"));
@@ -560,6 +485,18 @@ impl Steering {
     #[must_use]
     pub fn failing(&self) -> usize {
         self.held.iter().filter(|held| held.yielded || held.refused.is_some()).count()
+    }
+
+    /// Whether a place does not take what it is given.
+    #[must_use]
+    pub fn refuses(&self, at: usize) -> bool {
+        self.held[at].refused.is_some()
+    }
+
+    /// Whether it may be other than it was found.
+    #[must_use]
+    pub fn is_changed(&self, at: usize) -> bool {
+        self.held[at].touched
     }
 
     /// What happened since this was last asked.

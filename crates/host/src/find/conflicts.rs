@@ -21,7 +21,7 @@ const DISKS: &str = "when disks stop";
 
 const KUBELET: &str = "cpuManagerPolicy: none in its configuration, or leave its CPUs to it";
 
-/// Names of processes or, of those that an interpreter runs, of scripts; what they set; what to do.
+/// Names of processes, or of the scripts that they run; what they set; what to do.
 /// Names in full: of a process the kernel keeps 15 characters.
 const KNOWN: &[(&str, &str, &str)] = &[
     ("tuned", PROFILES, disable!("tuned")),
@@ -57,6 +57,7 @@ const KNOWN: &[(&str, &str, &str)] = &[
     ("fan2go", FANS, disable!("fan2go")),
     ("hddfancontrol", FANS, disable!("hddfancontrol")),
     ("coolercontrold", FANS, disable!("coolercontrold")),
+    ("coolerod", FANS, disable!("coolerod")),
     ("coolercontrol-liqctld", FANS, disable!("coolercontrol-liqctld")),
     ("liquidctl", "pumps and fans", "end what calls it, such as liquidcfg.service"),
     ("thinkfan", FANS, disable!("thinkfan")),
@@ -127,8 +128,10 @@ const WANTED: [&str; 3] = [
     "etc/systemd/system/graphical.target.wants",
     "etc/systemd/system/sysinit.target.wants",
 ];
-/// Programs that run scripts under their own name.
-const INTERPRETERS: [&str; 6] = ["python", "perl", "bash", "sh", "node", "ruby"];
+/// Where no programs are: configurations, logs, the kernel's files.
+const NO_PROGRAMS: [&str; 4] = ["/etc/", "/var/", "/proc/", "/sys/"];
+/// How the names of scripts end.
+const SCRIPTS: [&str; 4] = [".py", ".pl", ".sh", ".tcl"];
 /// What the kernel keeps of the name of a process (`TASK_COMM_LEN`).
 const KEPT: usize = 15;
 
@@ -170,14 +173,10 @@ pub fn found(sys: &Sys) -> Vec<Conflict> {
     };
     for pid in sys.numbered("proc", "") {
         let Ok(comm) = sys.text(format!("proc/{pid}/comm")) else { continue };
-        let names = match scripts(sys, &pid, &comm) {
-            none if none.is_empty() => vec![comm],
-            names => names,
-        };
-        let is_it = |known: &str| {
-            names.iter().any(|name| name == known || *name == known[..known.len().min(KEPT)])
-        };
-        if let Some(row) = KNOWN.iter().find(|(known, ..)| is_it(known)) {
+        let is_it = |known: &str, name: &str| name == known || name == kept(known);
+        let row = |name: &str| KNOWN.iter().find(|(known, ..)| is_it(known, name));
+        let scripts = || scripts(sys, &pid).into_iter().find_map(|name| row(&name));
+        if let Some(row) = row(&comm).or_else(scripts) {
             add(row, pid.parse().ok());
         }
     }
@@ -190,22 +189,26 @@ pub fn found(sys: &Sys) -> Vec<Conflict> {
     all
 }
 
-/// The names of what may be the script that an interpreter runs, such as `smfc` of `python3
-/// /opt/smfc/smfc.py`. What follows an option may be its value: then the next one may be it, too.
-fn scripts(sys: &Sys, pid: &str, comm: &str) -> Vec<String> {
-    // `platform-python3.6` is one, `sshd` is none.
-    let mut words = comm.split(|c: char| !c.is_ascii_alphabetic());
-    if !words.any(|word| INTERPRETERS.contains(&word)) {
-        return Vec::new();
-    }
+/// What is kept of the name of a process.
+fn kept(name: &str) -> &str {
+    &name[..name.len().min(KEPT)]
+}
+
+/// The names of what may be the script that a process runs, whatever interprets it, such as `smfc`
+/// of `python3 /opt/smfc/smfc.py`: the path that comes first in its arguments. What follows an
+/// option may be its value: then the next one may be it, too.
+fn scripts(sys: &Sys, pid: &str) -> Vec<String> {
     let line = sys.text(format!("proc/{pid}/cmdline")).unwrap_or_default();
     let (mut names, mut after_option) = (Vec::new(), false);
     for argument in line.split('\0').skip(1) {
         let is_option = argument.starts_with('-');
         if !is_option {
-            let name = argument.rsplit('/').next().unwrap_or_default();
-            let plain = [".py", ".pl", ".sh"].into_iter().find_map(|end| name.strip_suffix(end));
-            names.push(plain.unwrap_or(name).to_owned());
+            let (folder, name) = argument.rsplit_once('/').unwrap_or(("", argument));
+            let plain = SCRIPTS.into_iter().find_map(|end| name.strip_suffix(end));
+            let is_else = NO_PROGRAMS.iter().any(|folder| argument.starts_with(folder));
+            if plain.is_some() || !folder.is_empty() && !is_else {
+                names.push(plain.unwrap_or(name).to_owned());
+            }
         }
         if !is_option && !after_option || is_option && !names.is_empty() {
             break;
@@ -241,6 +244,9 @@ mod tests {
             (19, "zcfan", "/usr/bin/zcfan"),
             (20, "openshift-tuned", "/usr/bin/openshift-tuned\0-v=1"),
             (21, "python3", "python3\0/opt/web.py\0--conf\0/etc/nbfc"),
+            (22, "tclsh", "tclsh\0/usr/bin/i8kmon\0--nouserconfig"),
+            (23, "tail", "tail\0-f\0/var/log/thermald"),
+            (24, "journalctl", "journalctl\0-u\0irqbalance"),
         ] {
             put(&format!("proc/{pid}/comm"), comm);
             put(&format!("proc/{pid}/cmdline"), line);
@@ -259,6 +265,7 @@ mod tests {
             ("k3s-agent", Some(18)),
             ("zcfan", Some(19)),
             ("openshift-tuned", Some(20)),
+            ("i8kmon", Some(22)),
             ("tlp", None),
         ];
         assert_eq!(names, expected);
@@ -267,8 +274,7 @@ mod tests {
 
     #[test]
     fn no_two_rows_are_one_process() {
-        let mut kept: Vec<_> =
-            KNOWN.iter().map(|(name, ..)| &name[..name.len().min(KEPT)]).collect();
+        let mut kept: Vec<_> = KNOWN.iter().map(|(name, ..)| kept(name)).collect();
         kept.sort_unstable();
         assert!(kept.windows(2).all(|two| two[0] != two[1]), "{kept:?}");
     }

@@ -296,6 +296,15 @@ impl Chip {
         inputs.into_iter().find(is_it)
     }
 
+    /// The inputs of a processor, good or not: of a chip that has other parts' as well, those that
+    /// its labels tell apart.
+    pub fn of_sockets(&self) -> impl Iterator<Item = &str> {
+        let is_whole = |(_, label): &(String, String)| chips::is_whole(&self.name, label);
+        let tells = chips::is_shared(&self.name) && self.temperatures.iter().any(is_whole);
+        let all = self.temperatures.iter().filter(move |one| !tells || is_whole(one));
+        all.map(|(input, _)| input.as_str())
+    }
+
     /// The inputs of a processor, the hottest of which is its temperature: those for a whole one
     /// (Intel's package, AMD's control and die temperature), else all of them. Those that say
     /// nonsense are left out, and those that cannot be read where any can.

@@ -1,6 +1,6 @@
 //! All that was found on this machine.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::find::chips::{self, Of};
 use crate::find::cpus::Cpus;
@@ -150,8 +150,26 @@ impl Machine {
         };
         match chips.len() % sockets {
             0 if !is_shared(&chips) => chips.chunks(chips.len() / sockets).map(own).collect(),
-            // Which is whose is not known: the hottest of all stands for each.
-            _ => vec![own(&chips); sockets],
+            _ => self.by_label(own(&chips), sockets),
+        }
+    }
+
+    /// `inputs` of all processors by the number in their labels, such as "Chip 8 Core 88" of
+    /// ibmpowernv, in the order of sockets. Where that does not tell whose each is, the hottest of
+    /// all stands for each socket.
+    fn by_label(&self, inputs: Vec<(usize, String)>, sockets: usize) -> Vec<Vec<(usize, String)>> {
+        let of = |(at, input): &(usize, String)| {
+            let mut all = self.chips[*at].temperatures.iter();
+            let (_, label) = all.find(|(one, _)| one == input)?;
+            label.strip_prefix("Chip ")?.split_whitespace().next()?.parse::<u32>().ok()
+        };
+        let mut own: BTreeMap<Option<u32>, Vec<_>> = BTreeMap::new();
+        for input in &inputs {
+            own.entry(of(input)).or_default().push(input.clone());
+        }
+        match own.len() == sockets && !own.contains_key(&None) {
+            true => own.into_values().collect(),
+            false => vec![inputs; sockets],
         }
     }
 

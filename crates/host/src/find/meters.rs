@@ -50,6 +50,7 @@ struct Row {
     /// The names of its chips.
     chips: &'static [&'static str],
     /// Words in the labels of inputs, in lower case, and what those measure; the first that fits.
+    /// One that ends in `#` is a whole label with a number.
     labels: &'static [(&'static str, Measures)],
     /// What an input with another label or none measures.
     others: Measures,
@@ -70,7 +71,9 @@ const METERS: &[Row] = &[
     Row {
         driver: "ibmpowernv",
         chips: &["ibmpowernv"],
-        labels: &[("system", Measures::Server)],
+        // "Chip 8" is a processor of POWER9, "Chip 8 Vdd" one of its rails
+        // (`hw/occ-sensor.c` of OPAL's skiboot).
+        labels: &[("system", Measures::Server), ("chip #", Measures::Cpu)],
         others: Measures::Part,
     },
     Row {
@@ -121,10 +124,15 @@ pub const LEAST_VOLTS: f64 = 30.0;
 /// Alternating current has at least that; what has less beside it is fed by what it feeds.
 const MAINS_VOLTS: f64 = 90.0;
 
+fn is_like(word: &str, label: &str) -> bool {
+    let Some(start) = word.strip_suffix('#') else { return label.contains(word) };
+    label.trim().strip_prefix(start).is_some_and(|number| number.parse::<u32>().is_ok())
+}
+
 fn measures(chip: &Chip, label: &str) -> Measures {
     let label = label.to_ascii_lowercase();
     let of = |labels: &[(&str, Measures)]| {
-        labels.iter().find(|(word, _)| label.contains(word)).map(|(_, measures)| *measures)
+        labels.iter().find(|(word, _)| is_like(word, &label)).map(|(_, measures)| *measures)
     };
     match METERS.iter().find(|row| row.chips.contains(&&*chip.name)) {
         Some(row) => of(row.labels).unwrap_or(row.others),
@@ -210,8 +218,10 @@ impl Meters {
                 own.map(|(input, _)| chip.power_file(sys, input)).collect()
             });
             let files: Vec<_> = files.filter(|files| !files.is_empty()).collect();
-            let is_whole = files.len() >= usize::from(sockets);
-            let files = files.concat();
+            let is_shared = row.chips.iter().any(|name| chips::is_shared(name));
+            let (each, files) = (files.len(), files.concat());
+            // One chip with inputs of all processors has one of each.
+            let is_whole = if is_shared { files.len() } else { each } >= usize::from(sockets);
             if is_whole {
                 return (row.driver, files, Least::Any);
             }

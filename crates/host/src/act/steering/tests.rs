@@ -215,29 +215,3 @@ fn what_cannot_be_put_on_disk_is_set_in_an_emergency_alone() {
     assert!(bench.steering.let_go(Nanos::from_secs(9)).is_err());
     assert_eq!(bench.is(), "9000");
 }
-
-/// A frequency that heat limits says so in the same file as one that somebody has written.
-#[test]
-fn heat_is_nobody() {
-    let root = tempfile::tempdir().unwrap();
-    let put = |file: &str, text: &str| {
-        let file = root.path().join(file);
-        fs::create_dir_all(file.parent().unwrap()).unwrap();
-        fs::write(file, text).unwrap();
-    };
-    let sys = Sys::new(root.path());
-    let path = "sys/devices/system/cpu/cpufreq/policy0/scaling_max_freq".to_owned();
-    let (limit, other) = (Place::File { path }, Place::File { path: LIMIT.to_owned() });
-    assert!(limit.is_as_written(&sys));
-    for (kind, state, written) in
-        [("Fan", 3, true), ("Processor", 0, true), ("Processor", 2, false)]
-    {
-        put("sys/class/thermal/cooling_device7/type", kind);
-        put("sys/class/thermal/cooling_device7/cur_state", &state.to_string());
-        assert_eq!(
-            (limit.is_as_written(&sys), other.is_as_written(&sys)),
-            (written, true),
-            "{kind}"
-        );
-    }
-}
