@@ -10,6 +10,7 @@
 //!   under one. The noisier it was, the sooner it is learned again.
 //! * **A lighter load.** Fewer requests and fewer bytes make no saving slower. A latency that is
 //!   higher all the same is so natively, where idle cores sleep deeply: learned again, no blame.
+//!   Once learned, it is expected of such a load: windows of it are left out while it is brief.
 //! * **A reserve**, the share of the capacity that stays, told anew in every period.
 
 use crate::cpu::pacer::kinds::Kinds;
@@ -24,6 +25,9 @@ const LEARNING_SHARE: u64 = 10;
 /// baseline is learned.
 pub(in crate::cpu) const RECALLED: &str = "pacer-plus:recalled";
 
+/// Share of requests and bytes by which a load is far below another.
+const LIGHTER: f64 = 0.25;
+
 /// The state of it.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Care {
@@ -36,13 +40,27 @@ pub(super) struct Care {
     kinds: Kinds,
     /// The load of which the baseline is, per second.
     load: Load,
+    /// Native latency of a far lighter load over the baseline.
+    light: f64,
     /// Latency under a saving over the baseline, the lowest since it was learned; at most 1.
     fallen: f64,
 }
 
 impl Care {
-    /// The baseline `l_avg` was learned from so many windows, under `load`.
-    pub fn learn(&mut self, l_avg: f64, l_div: f64, (windows, load): (usize, Load), ops: &Ops) {
+    /// The baseline `l_avg`, in place of `old`, was learned from so many windows, under `load`.
+    pub fn learn(
+        &mut self,
+        (old, l_avg): (f64, f64),
+        l_div: f64,
+        (windows, load): (usize, Load),
+        ops: &Ops,
+    ) {
+        let by = l_avg / self.baseline(old, ops);
+        if self.is_lighter(&load) {
+            self.light = by.max(1.0);
+        } else if self.load.below(&load, LIGHTER) {
+            self.light = by.recip().max(1.0);
+        }
         self.load = load;
         (self.noise, self.windows, self.fallen) = (l_div, windows as f64, 1.0);
         self.kinds.learn(l_avg, ops);
@@ -79,9 +97,14 @@ impl Care {
         self.load.requests()
     }
 
-    /// Whether `load` is below the baseline's by a `share` and more.
-    pub fn lighter(&self, load: &Load, share: f64) -> bool {
-        load.below(&self.load, share)
+    /// Whether `load` is far below the baseline's.
+    pub fn is_lighter(&self, load: &Load) -> bool {
+        load.below(&self.load, LIGHTER)
+    }
+
+    /// How many times the baseline `load` has taken natively, if it is far below the baseline's.
+    pub fn lighter(&self, load: &Load) -> f64 {
+        if self.is_lighter(load) { self.light.max(1.0) } else { 1.0 }
     }
 
     /// The highest that the current latency may well be, of so many windows.
@@ -109,7 +132,7 @@ mod tests {
         let mut care = Care::default();
         let latency = [30.0 * 120.0, 10.0 * 40.0];
         let ops = Ops { number: [30.0, 10.0], latency, bytes: [30.0, 10.0] };
-        care.learn(100.0, l_div, (4, Load::default()), &ops);
+        care.learn((0.0, 100.0), l_div, (4, Load::default()), &ops);
         care
     }
 

@@ -62,23 +62,28 @@ impl BurstCheck {
 pub(super) struct IdleCheck {
     after: Nanos,
     quiet: Nanos,
+    /// How long it was quiet the last time.
+    before: Nanos,
 }
 
 impl IdleCheck {
     pub fn new(params: &PacerParams) -> Self {
-        Self { after: params.idle_after, quiet: Nanos::ZERO }
+        Self { after: params.idle_after, quiet: Nanos::ZERO, before: Nanos::ZERO }
     }
 
     /// True once no request has come for long enough. Only known silence counts.
     pub fn check(&mut self, io: &IoSignals, period: Nanos) -> bool {
         let silent = io.arrived == Some(0) && io.in_flight.is_none_or(|n| n == 0);
+        if !silent && self.quiet > Nanos::ZERO {
+            self.before = self.quiet;
+        }
         self.quiet = if silent { self.quiet + period } else { Nanos::ZERO };
         self.quiet >= self.after
     }
 
-    /// Whether no request has been there for so long.
+    /// Whether no request has been there for so long, or for a fifth of it after a silence as long.
     pub fn silent(&self, long: Nanos) -> bool {
-        self.quiet >= long
+        self.quiet >= if self.before >= long { Nanos(long.0 / 5) } else { long }
     }
 }
 
@@ -130,6 +135,25 @@ mod tests {
         );
         assert_eq!(check.check(&stuck, &topology(), 100_000.0), Some("pacer:burst-stall"));
         assert_eq!(check.check(&stuck, &topology(), 400e6), None, "slow drives: nothing unusual");
+    }
+
+    #[test]
+    fn a_silence_is_taken_for_one_sooner_where_the_last_was_one() {
+        let mut check = IdleCheck::new(&PacerParams::default());
+        let (period, long) = (Nanos::from_millis(500), Nanos::from_secs(5));
+        let io = |arrived| IoSignals { arrived: Some(arrived), ..IoSignals::default() };
+        let mut after = |periods| {
+            check.check(&io(1), period);
+            (1..=periods).find(|_| {
+                check.check(&io(0), period);
+                check.silent(long)
+            })
+        };
+        assert_eq!(after(4), None);
+        assert_eq!(after(20), Some(10));
+        assert_eq!(after(1), None);
+        assert_eq!(after(20), Some(10), "the last was brief");
+        assert_eq!(after(20), Some(2));
     }
 
     #[test]

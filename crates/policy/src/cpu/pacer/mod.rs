@@ -59,7 +59,7 @@ use idle::Background;
 use memory::Memory;
 pub use params::{Adaptors, PacerParams};
 use tune::RESUME;
-use window::{Ops, Windows, utilisation};
+use window::{Load, Ops, Windows, utilisation};
 
 /// How long no request has come when cores go that nothing was measured of. Bursts that follow each
 /// other sooner would each meet few cores.
@@ -116,6 +116,8 @@ pub struct Pacer {
     /// Since when the baseline is being learned, and how long that took last.
     learning: Option<Nanos>,
     took: Nanos,
+    /// Since when windows are left out.
+    lighter_since: Option<Nanos>,
     /// Windows that there had been when the last silence began.
     rested: Option<u64>,
     /// Whether this one keeps everything on.
@@ -161,6 +163,7 @@ impl Pacer {
             kept_work: vec![None; groups],
             learning: None,
             took: Nanos::ZERO,
+            lighter_since: None,
             rested: None,
             spared: false,
             relearning: false,
@@ -188,6 +191,12 @@ impl Pacer {
     /// Requests per second of the load of which the baseline is.
     pub(in crate::cpu) fn baseline_rate(&self) -> f64 {
         self.care.map_or(f64::NAN, |care| care.rate())
+    }
+
+    /// How many times the baseline a period's load takes natively, being light; 1 if it is not.
+    pub(in crate::cpu) fn lighter(&self, signals: &Signals) -> f64 {
+        let load = Load::of(&signals.io).per(signals.period);
+        self.care.map_or(1.0, |care| care.lighter(&load))
     }
 
     /// Whether `n` requests are the first after a silence, and enough to tell.
@@ -218,7 +227,8 @@ impl Pacer {
         }
         self.adopt(&signals.in_force, request);
         self.ceilings.update(&self.topology, signals);
-        let expected = self.mixed(&Ops::of(&signals.io)) * (1.0 + self.params.plf);
+        let l_baseline = self.mixed(&Ops::of(&signals.io)) * self.lighter(signals);
+        let expected = l_baseline * (1.0 + self.params.plf);
         let burst = self.burst.check(signals, &self.topology, expected);
         let idle = self.idle.check(&signals.io, signals.period);
         match self.state {
@@ -428,10 +438,15 @@ impl Pacer {
             self.learn_again(request, "pacer:ceiling-lifted");
         } else if self.resume > Nanos::ZERO {
             self.resume(signals.period, request);
-        } else if self.windows.add(signals) {
+        } else if self.windows.add(signals) && !self.leave_out(signals.now) {
             if self.l_div() > self.params.unstable_thresh {
                 self.memory.acquit();
-                self.enter_unstable(request, "pacer:latency-diverged");
+                // What has changed without harm is measured anew where it is.
+                if self.is_slow() || self.care.is_none() {
+                    self.enter_unstable(request, "pacer:latency-diverged");
+                } else {
+                    self.windows.keep_last();
+                }
             } else {
                 self.tune(signals.now, request);
             }

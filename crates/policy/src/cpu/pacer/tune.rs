@@ -101,7 +101,8 @@ impl Pacer {
         let distance = loss::loss_distance(self.params.plf, loss);
         let sure = loss::loss_distance(self.params.plf, at_worst);
         self.memory.expire(now);
-        if distance < 0.0 && self.lighter() {
+        let load = self.windows.load();
+        if distance < 0.0 && self.care.is_some_and(|care| care.is_lighter(&load)) {
             self.learn_again(request, "pacer-plus:lighter");
             return;
         } else if distance < 0.0 {
@@ -115,10 +116,31 @@ impl Pacer {
         }
     }
 
-    /// Whether the load is so far below the baseline's that no saving has raised the latency.
-    fn lighter(&self) -> bool {
-        let (load, thresh) = (self.windows.load(), self.params.unstable_thresh);
-        self.care.is_some_and(|care| care.lighter(&load, thresh))
+    /// Leaves the window that was closed last out if its load is light and it took no longer than
+    /// such a load does natively; false once one has lasted for as long as learning takes.
+    pub(super) fn leave_out(&mut self, now: Nanos) -> bool {
+        let (l, load, ops) = self.windows.last();
+        let Some(care) = self.care else { return false };
+        let natively = care.lighter(&load) * care.baseline(self.l_baseline, &ops);
+        let light = self.is_slow() && l <= (1.0 + self.params.plf) * natively;
+        if !light || self.had(&self.native) {
+            self.lighter_since = None;
+            return false;
+        }
+        let since = *self.lighter_since.get_or_insert(now);
+        let brief = now.saturating_sub(since) < self.took;
+        if brief {
+            self.windows.forget();
+        }
+        brief
+    }
+
+    /// Whether the window that was closed last broke `plf`.
+    pub(super) fn is_slow(&self) -> bool {
+        let (l, _, ops) = self.windows.last();
+        let l_baseline =
+            self.care.map_or(self.l_baseline, |care| care.baseline(self.l_baseline, &ops));
+        l > (1.0 + self.params.plf) * l_baseline
     }
 
     /// `loss_cur`, and what it may well be.
@@ -151,7 +173,7 @@ impl Pacer {
         let l_div = self.l_div();
         if let Some(care) = &mut self.care {
             let of = (self.windows.since_change(), self.windows.load());
-            care.learn(l_avg, l_div, of, &self.windows.ops());
+            care.learn((self.l_baseline, l_avg), l_div, of, &self.windows.ops());
         }
         (self.l_baseline, self.learned_at) = (l_avg, now);
         self.tail_baseline = self.windows.tail();

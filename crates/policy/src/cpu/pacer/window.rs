@@ -272,6 +272,23 @@ impl Windows {
         (1..=self.unchanged).map(move |back| (next + k - back) % k)
     }
 
+    /// `l_i` in ns of the window that was closed last, its load, and its reads and writes.
+    pub fn last(&self) -> (f64, Load, Ops) {
+        let window = (self.next + self.latency.len() - 1) % self.latency.len();
+        (self.latency[window], self.loads[window].per(self.spans[window]), self.ops[window])
+    }
+
+    /// Leaves out all windows but the one that was closed last.
+    pub fn keep_last(&mut self) {
+        self.unchanged = 1;
+    }
+
+    /// Leaves out the window that was closed last.
+    pub fn forget(&mut self) {
+        self.next = (self.next + self.latency.len() - 1) % self.latency.len();
+        self.unchanged -= 1;
+    }
+
     /// Reads and writes of the windows since the last change.
     pub fn ops(&self) -> Ops {
         let mut sum = Ops::default();

@@ -132,6 +132,28 @@ fn a_latency_that_rises_as_the_load_falls_is_no_loss() {
     assert!(after <= before, "{before} {after}");
 }
 
+/// Light and heavy by turns: what the light load takes is learned once, and cores stay parked.
+#[test]
+fn a_load_that_is_light_by_turns_is_not_learned_at_each() {
+    let mut run = plus(Plant::new(20e3), 0.2);
+    run.run(120);
+    let (parked, other) = (run.cores(), run.plant.other);
+    for turn in 0..12 {
+        (run.plant.rate, run.plant.other) = (20e3, other);
+        for _ in 0..8 {
+            run.step_with(|_| {});
+        }
+        (run.plant.rate, run.plant.other) = (2e3, 2.0 * other);
+        // The first is long enough to learn it, the others are not.
+        for _ in 0..if turn == 0 { 30 } else { 3 } {
+            run.step_with(|_| {});
+            let learns = run.reasons().contains(&"pacer-plus:lighter");
+            assert!(turn == 0 || !learns, "turn {turn}");
+        }
+    }
+    assert!(run.cores() <= parked, "{} {parked}", run.cores());
+}
+
 /// Fewer requests that are larger may be slow because of the saving.
 #[test]
 fn larger_requests_are_no_lighter_load() {
