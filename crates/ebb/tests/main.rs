@@ -4,6 +4,7 @@
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)]
 
 mod authentication;
+mod best_known;
 mod characterise;
 mod circles;
 mod common;
