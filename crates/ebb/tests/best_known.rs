@@ -40,7 +40,10 @@ fn no_constant_of_a_grid_saves_more() {
         for plf in tolerated {
             let (saved, constants) = beside(server, &load, plf);
             for (constant, own) in constants {
-                assert!(own <= saved, "{server} {load:?} {plf}: {constant} {own}, known {saved} W");
+                assert!(
+                    own <= saved + 1e-6,
+                    "{server} {load:?} {plf}: {constant} {own}, known {saved} W"
+                );
             }
         }
     }

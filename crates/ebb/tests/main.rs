@@ -49,3 +49,4 @@ mod trace;
 mod tree;
 mod trip;
 mod watching;
+mod year;
