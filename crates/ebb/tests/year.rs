@@ -102,6 +102,18 @@ fn a_trace_that_changes_amid_tells_nothing_of_a_year() {
     assert!(why.contains("differs from part to part"), "{verdict}");
 }
 
+/// Played again and again it comes round, and whole rounds of it are alike.
+#[test]
+fn a_short_trace_that_is_played_again_is_counted_in_whole_rounds() {
+    let office = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/office.csv.gz");
+    let server = ["sim", "--profile", "generic-1u", "--trace", office, "--fold", "--to", "2 s"];
+    let policies = ["--policy", "native", "--policy", "ondemand", "--loop", "--json"];
+    let result = json(&[&server[..], &policies].concat());
+    let seconds = result["runs"][1]["seconds"].as_f64().unwrap();
+    assert!((4.0..=6.5).contains(&seconds), "{seconds}");
+    assert!(result["verdicts"][0]["saved_kwh_per_year"].is_number(), "{}", result["verdicts"][0]);
+}
+
 /// A scheduler that learns of bursts saves for seconds what it then gives up for good.
 #[test]
 fn what_a_polled_server_saves_at_first_is_told_for_no_year() {
@@ -122,7 +134,7 @@ fn an_overloaded_polled_server_is_told() {
     let folder = tempfile::tempdir().unwrap();
     let server = small_polled(folder.path(), 1);
     let load = ["sim", "--profile", &server, "--workload", "poisson", "--rate", "900k"];
-    let more = ["--duration", "4 s", "--policy", "static", "--policy", "hybrid", "--json"];
+    let more = ["--duration", "6 s", "--policy", "static", "--policy", "hybrid", "--json"];
     let found = json(&[&load[..], &more].concat());
     let notes = found["notes"].to_string();
     assert!(notes.contains("under static the server fell behind"), "{notes}");

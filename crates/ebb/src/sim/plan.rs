@@ -69,6 +69,8 @@ pub struct Plan {
     pub warmup_stated: Option<Nanos>,
     /// When all policies have settled, as far as that is known beforehand.
     pub settled: Settling,
+    /// In what time a trace comes round that is played again and again; 0 where that is not known.
+    pub round: Nanos,
     /// Seed of everything random.
     pub seed: u64,
     /// Injected faults.
@@ -160,6 +162,7 @@ impl Plan {
             warmup: args.warmup.map_or(Nanos::ZERO, whole_periods),
             warmup_stated: args.warmup,
             settled: Settling::AT_ONCE,
+            round: Nanos::ZERO,
             seed: args.seed,
             faults: args.faults.map(|seed| campaign(seed).until(args.faults_until)),
             senses: args.as_host,

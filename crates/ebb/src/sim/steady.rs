@@ -55,11 +55,16 @@ impl Plan {
         let last = extent.map(|(last, _)| last);
         let (stated, length) = (self.duration, self.length().or(last));
         let warmup = self.warmup_stated.unwrap_or(all.after);
-        let enough = whole_periods(warmup.max(all.after) + all.after.max(all.period));
+        let enough = whole_periods(warmup.max(all.after) + all.counted());
         if let (Requests::Traces { again: again @ true, .. }, None) = (&mut self.requests, stated) {
             // Once is enough where it is long enough, or has nothing that could come again.
-            *again = length.is_some_and(|length| length < enough);
-            self.duration = again.then_some(enough);
+            let short = length.filter(|length| *length < enough);
+            *again = short.is_some();
+            // Whole rounds of it, where no policy has periods of its own.
+            self.round = short.filter(|_| all.period == Nanos::ZERO).unwrap_or_default();
+            let rounds = all.counted().0.next_multiple_of(self.round.0.max(1));
+            let rounds = whole_periods(warmup.max(all.after) + Nanos(rounds));
+            self.duration = again.then_some(enough.max(rounds));
         }
         if let (None, Some(length)) = (self.warmup_stated, self.length().or(last))
             && self.is_passing()?.is_none()
@@ -100,7 +105,7 @@ impl Plan {
     pub fn turn(&self) -> (Nanos, bool) {
         match &self.requests {
             Requests::Generated(spec) => spec.turn(),
-            Requests::Traces { .. } => (Nanos::ZERO, true),
+            Requests::Traces { .. } => (self.round, true),
         }
     }
 

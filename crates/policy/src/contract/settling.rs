@@ -37,8 +37,13 @@ impl Settling {
         self.after + self.counted()
     }
 
-    fn counted(&self) -> Nanos {
-        self.after.max(self.period).max(LEAST)
+    /// What is to be counted, at least.
+    #[must_use]
+    pub fn counted(&self) -> Nanos {
+        match *self {
+            Self::AT_ONCE => Nanos::ZERO,
+            Self { after, period } => after.max(period).max(LEAST),
+        }
     }
 
     /// Whether so much that is left out and counted shows what is settled.

@@ -27,8 +27,8 @@ type Make = fn(&Machine, &Stated) -> Result<Box<dyn Scheduler>, PolicyError>;
 
 /// What follows the load of the last periods.
 const GOVERNED: u32 = 20;
-/// What learns of bursts as well: its reserve forgets a 300th in each period (`sandman_plus.rs`), and
-/// until a rare burst comes it may save what it gives up then for good.
+/// What learns of bursts as well: its reserve forgets a 300th in each period (`sandman_plus.rs`),
+/// and until a rare burst comes it may save what it gives up then for good.
 const RESERVE: u32 = 300;
 
 /// Every scheduler, in the order of the docs.
