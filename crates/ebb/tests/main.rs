@@ -4,6 +4,7 @@
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)]
 
 mod authentication;
+mod best_known;
 mod characterise;
 mod circles;
 mod common;
@@ -48,3 +49,4 @@ mod trace;
 mod tree;
 mod trip;
 mod watching;
+mod year;

@@ -19,7 +19,15 @@ fn report(args: &[&str]) -> Value {
             continue;
         }
         let number = |name: &str| row[name].as_f64().unwrap();
-        let deviation = number("twin") / number("paper") - 1.0;
+        // Percent saved are judged by what remains, percent over something by all of it.
+        let quantity = row["quantity"].as_str().unwrap();
+        let sign = match quantity.contains(", %") && !quantity.contains("share of") {
+            true if [" saved", " below "].iter().any(|word| quantity.contains(word)) => -0.01,
+            true if quantity.contains(" over ") => 0.01,
+            _ => 0.0,
+        };
+        let ratio = |name| if sign == 0.0 { number(name) } else { 1.0 + sign * number(name) };
+        let deviation = ratio("twin") / ratio("paper") - 1.0;
         assert!((number("deviation") - deviation).abs() < 1e-9, "{row}");
     }
     report

@@ -108,6 +108,9 @@ impl Entry {
 
 /// By the requests per second.
 type Settles = fn(&Settings, f64) -> Settling;
+/// What asks for the same from the start: the guard parks by halves, each half a second, and caps
+/// of drives wait for one another; ten such steps.
+const STEPS: Settles = |_, _| Settling::after(5);
 /// The loops that steer by temperatures (`cooling/pi.rs`: minutes), past the slowest of them.
 const WARM: Settles = |_, _| Settling::after(1_000);
 /// Two of PACMAN's windows, and one to move (`ssd/pacman.rs`).
@@ -133,7 +136,7 @@ pub const ENTRIES: &[Entry] = &[
         summary: "one fixed frequency and share of the cores: constant(ghz=2, cores=0.5)",
         owns: owns::SPEED,
         takes: &["ghz", "cores"],
-        settles: |_, _| Settling::AT_ONCE,
+        settles: STEPS,
         make: |topology, _, stated| {
             Ok(Box::new(Constant::new(topology, stated.get("ghz"), stated.get("cores"))?))
         },
@@ -193,7 +196,7 @@ pub const ENTRIES: &[Entry] = &[
         summary: "static storage power capping: one uniform drive cap that fits the budget",
         owns: owns::DRIVES,
         takes: &[],
-        settles: |_, _| Settling::AT_ONCE,
+        settles: STEPS,
         make: |topology, settings, _| Ok(Box::new(Sspc::new(topology, settings.ssd_budget)?)),
     },
     Entry {
@@ -237,7 +240,7 @@ pub const ENTRIES: &[Entry] = &[
         summary: "fans at one fixed duty, full speed by default: fixed-fans(duty=0.5)",
         owns: owns::AIR,
         takes: &["duty"],
-        settles: |_, _| Settling::AT_ONCE,
+        settles: STEPS,
         make: |topology, _, stated| Ok(Box::new(FixedFans::new(topology, stated.or("duty", 1.0))?)),
     },
     Entry {

@@ -99,7 +99,8 @@ pub struct Row {
     pub note: Option<String>,
     /// How the two are related.
     pub kind: Kind,
-    /// `twin / paper - 1`; null where one of them is, or the paper's is a bound.
+    /// `twin / paper - 1`, of what remains where they are percent saved or more; null where one of
+    /// them is, or the paper's is a bound.
     pub deviation: Option<f64>,
     /// Whether it was computed beforehand, because it takes long.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -115,7 +116,8 @@ impl Row {
         kind: Kind,
     ) -> Self {
         let (figure, quantity) = (figure.to_owned(), quantity.to_owned());
-        let deviation = paper.zip(twin).map(|(paper, twin)| twin / paper - 1.0);
+        let both = paper.zip(twin);
+        let deviation = both.and_then(|(paper, twin)| Form::of(&quantity).deviation(paper, twin));
         let (range, bound, verdict, note, kept) = (None, None, None, None, false);
         Self { figure, quantity, paper, twin, range, bound, verdict, note, kind, deviation, kept }
     }

@@ -56,6 +56,24 @@ pub enum Form {
 }
 
 impl Form {
+    /// How a quantity is written: percent "saved" or "below" something are less than it, percent
+    /// "over" something are more, and others are shares of it.
+    pub fn of(quantity: &str) -> Self {
+        let says = |word: &str| quantity.contains(word);
+        match says(", %") && !says("share of") {
+            true if says(" saved") || says(" below ") => Self::Less,
+            true if says(" over ") => Self::More,
+            _ => Self::Plain,
+        }
+    }
+
+    /// By how much more or less of the ratio was found than is stated; `None` where none is stated
+    /// to remain.
+    pub fn deviation(self, paper: f64, found: f64) -> Option<f64> {
+        let [paper, found] = [paper, found].map(|number| self.ratio(Span::exact(number)).middle);
+        (paper != 0.0).then(|| found / paper - 1.0)
+    }
+
     /// A number of this form as a ratio.
     fn ratio(self, number: Span) -> Span {
         match self {
@@ -118,6 +136,22 @@ mod tests {
         assert_eq!(Form::Less.judge(paper, between(83.0, 87.0)), Verdict::NotIdentified);
         assert_eq!(Form::Less.judge(paper, between(84.3, 85.7)), Verdict::Inside);
         assert_eq!(Form::More.judge(Span::stated(25.0, 0.5), between(20.0, 32.0)), Verdict::Inside);
+    }
+
+    #[test]
+    fn deviations_are_of_what_remains() {
+        for (quantity, paper, found, deviation) in [
+            ("drive power over SSPC, %", 5.0, -2.02, 0.9798 / 1.05 - 1.0),
+            ("power saved by PACER, bert, %", 22.0, 5.33, 0.9467 / 0.78 - 1.0),
+            ("power below the PC's, writes, %, from reads", 50.0, 40.0, 0.2),
+            ("share of that which it saves over a day, %", 50.0, 40.0, -0.2),
+            ("throughput left at full PWM, %", 50.0, 40.0, -0.2),
+            ("mean latency of PACER, x", 1.25, 1.0, -0.2),
+        ] {
+            let own = Form::of(quantity).deviation(paper, found).unwrap();
+            assert!((own - deviation).abs() < 1e-9, "{quantity}: {own}");
+        }
+        assert_eq!(Form::Less.deviation(100.0, 90.0), None);
     }
 
     #[test]

@@ -37,17 +37,22 @@ pub fn advice(sides: &[Side<'_>], verdicts: &[Verdict], is_trace: bool) -> Optio
 }
 
 /// What to say of a load that is more than the server serves: what came until `asked` took it
-/// until `ended`.
-pub fn behind(policy: &str, asked: Nanos, ended: Nanos) -> Option<String> {
+/// until `ended`. Where the load has `threads`, requests wait for these, and not for the server.
+pub fn behind(policy: &str, threads: bool, (asked, ended): (Nanos, Nanos)) -> Option<String> {
     let times = ended.seconds() / asked.seconds();
-    (times >= BEHIND).then(|| {
-        format!(
-            "under {policy} the server fell behind: it served the requests of {asked} in {}, so \
-             the load is {} times its capacity. Latencies grow as long as that lasts; --pressure \
-             80% is a load that it can serve",
-            seconds(ended.seconds()),
-            short(times)
-        )
+    let (took, times) = (seconds(ended.seconds()), (times >= BEHIND).then(|| short(times))?);
+    Some(match threads {
+        true => format!(
+            "under {policy} the job's threads are the limit: with all of them waiting for answers \
+             the requests of {asked} took {took}, {times} times as long. Latencies grow as long \
+             as that lasts; more --jobs send more, and --pressure 80% is a load that these can \
+             send"
+        ),
+        false => format!(
+            "under {policy} the server fell behind: it served the requests of {asked} in {took}, \
+             so the load is {times} times its capacity. Latencies grow as long as that lasts; \
+             --pressure 80% is a load that it can serve"
+        ),
     })
 }
 
@@ -84,8 +89,10 @@ mod tests {
     #[test]
     fn a_load_that_is_too_much_is_told() {
         let (asked, drained) = (Nanos::from_secs(5), Nanos::from_millis(5_200));
-        assert_eq!(behind("native", asked, drained), None);
-        let text = behind("native", asked, Nanos::from_secs(62)).unwrap();
-        assert!(text.contains("12.4 times") && text.contains("--pressure"), "{text}");
+        assert_eq!(behind("native", false, (asked, drained)), None);
+        let told = |closed| behind("native", closed, (asked, Nanos::from_secs(62))).unwrap();
+        let [server, threads] = [false, true].map(told);
+        assert!(server.contains("server fell behind") && server.contains("12.4 times"), "{server}");
+        assert!(threads.contains("threads are the limit") && threads.contains("12.4 times"));
     }
 }

@@ -5,9 +5,10 @@ use anyhow::{Error, Result};
 use ebb_policy::cpu::Native;
 use ebb_policy::units::{Nanos, Watts};
 use ebb_policy::{Limits, PERIOD, Policy, Request};
+use ebb_record::verdict::ABOVE;
 use ebb_twin::hindsight::budget;
 use ebb_twin::hindsight::caps::{ClairvoyantCaps, Served};
-use ebb_twin::hindsight::cores::{self, Worked};
+use ebb_twin::hindsight::cores::{self, Promise, Worked};
 use ebb_twin::hindsight::fans;
 use ebb_twin::outcome::Sample;
 use ebb_twin::{Observer, Outcome, Run, Unobserved};
@@ -39,7 +40,8 @@ fn for_cores(plan: &Plan) -> Result<Box<dyn Policy>> {
     let mut worked = Worked::default();
     let native = pass(plan, Box::new(Native), &mut worked)?;
     let topology = &plan.server.topology;
-    let found = cores::search(topology, plan.settings.plf, (&native, &worked), |policy| {
+    let promise = Promise { plf: plan.settings.plf, above: ABOVE };
+    let found = cores::search(topology, promise, (&native, &worked), |policy| {
         interrupt::leave_if_asked();
         pass(plan, Box::new(policy), &mut Unobserved)
     })?;

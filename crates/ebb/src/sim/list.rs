@@ -95,7 +95,7 @@ pub fn print(json: bool) -> Result<()> {
         writeln!(to)?;
         part(
             &mut to,
-            "Bounds (--policy, alone): the possible saving, with the load known in advance",
+            "Best known (--policy, alone): the best plan found for a load that is known beforehand",
             &lists.bounds,
         )?;
         writeln!(to)?;

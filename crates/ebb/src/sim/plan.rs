@@ -17,6 +17,7 @@ use ebb_twin::{AsHost, Change};
 
 use super::args::SimArgs;
 use super::change::Change as Stated;
+use super::levers;
 use super::maximum::maximum;
 use super::options::{self, DEFAULT_DURATION, DEFAULT_PROFILE, Example};
 use super::sampled::{self, Sample};
@@ -68,6 +69,8 @@ pub struct Plan {
     pub warmup_stated: Option<Nanos>,
     /// When all policies have settled, as far as that is known beforehand.
     pub settled: Settling,
+    /// In what time a trace comes round that is played again and again; 0 where that is not known.
+    pub round: Nanos,
     /// Seed of everything random.
     pub seed: u64,
     /// Injected faults.
@@ -159,6 +162,7 @@ impl Plan {
             warmup: args.warmup.map_or(Nanos::ZERO, whole_periods),
             warmup_stated: args.warmup,
             settled: Settling::AT_ONCE,
+            round: Nanos::ZERO,
             seed: args.seed,
             faults: args.faults.map(|seed| campaign(seed).until(args.faults_until)),
             senses: args.as_host,
@@ -278,6 +282,11 @@ impl Plan {
                 ));
             }
         }
+        for note in self.policies.iter().flat_map(|name| levers::notes(&self.server, name)) {
+            if !notes.contains(&note) {
+                notes.push(note);
+            }
+        }
         for name in &self.policies {
             let idle = registry::idle(name, &self.server.topology, &self.settings);
             for (part, why) in idle.unwrap_or_default() {
@@ -374,6 +383,11 @@ impl Plan {
     /// Whether requests wait for the answers to others.
     pub fn is_closed(&self) -> bool {
         matches!(&self.requests, Requests::Generated(spec) if spec.is_closed())
+    }
+
+    /// Whether a request waits for one of the load's threads before it is sent.
+    pub fn has_threads(&self) -> bool {
+        matches!(&self.requests, Requests::Generated(spec) if !spec.jobs.is_empty())
     }
 
     /// Whether a trace is folded onto the server; `None` without a trace.

@@ -6,7 +6,7 @@ use std::io::Write;
 use anyhow::{Result, anyhow};
 
 use ebb_policy::Settling;
-use ebb_policy::reactor::by_name;
+use ebb_policy::reactor::{by_name, settles};
 use ebb_policy::units::{Bytes, Nanos};
 use ebb_record::latency::Latency;
 use ebb_record::summary::{Experiment, SCHEMA};
@@ -20,8 +20,9 @@ use ebb_twin::reactor::{Load, Profile, Setup, Shown, Software, run};
 use super::args::SimArgs;
 use super::options::{self, DEFAULT_DURATION};
 use super::outcome::Sla;
+use super::parts::{Drawn, Parts, Repeats};
 use super::plan::{Requests, requests};
-use super::steady;
+use super::steady::{self, Work};
 use super::summary::NONE_COUNTED;
 use super::table;
 use crate::exit::usage;
@@ -82,6 +83,8 @@ struct Plan<'a> {
     requests: Requests,
     duration: Nanos,
     warmup: Nanos,
+    /// Whether it was stated.
+    stated: bool,
     seed: u64,
     plf: f64,
 }
@@ -106,11 +109,14 @@ impl<'a> Plan<'a> {
         };
         let unknown = || usage("a polled server runs for a stated time: give --duration, or --to");
         let duration = args.duration.or(own).ok_or_else(unknown)?;
-        let settling = names.iter().map(|name| settling(name, profile));
-        let settling = settling.fold(Settling::AT_ONCE, Settling::and);
-        let warmup = args.warmup.unwrap_or_else(|| settling.warmup(duration));
+        let settling = all_settling(&names, profile);
+        let usual =
+            Settling { after: Nanos(profile.coarse.0 * USUAL).min(settling.after), ..settling };
+        let whole = if duration >= settling.enough() { settling } else { usual };
+        let warmup = args.warmup.unwrap_or_else(|| whole.warmup(duration));
         options::something_counts(warmup, duration)?;
-        Ok(Self { profile, names, requests, duration, warmup, seed: args.seed, plf: args.plf })
+        let (stated, seed, plf) = (args.warmup.is_some(), args.seed, args.plf);
+        Ok(Self { profile, names, requests, duration, warmup, stated, seed, plf })
     }
 
     /// The requests from their beginning, of which each device is one thread's.
@@ -178,9 +184,14 @@ impl<'a> Plan<'a> {
         });
         let other = "'other' is all that is neither CPU nor drive, as one number";
         let none = shown.iter().any(|one| one.latency.is_empty()).then_some(NONE_COUNTED);
-        let notes = [Some(other), none].into_iter().flatten().map(str::to_owned).collect();
-        let runs: Vec<_> =
-            self.names.iter().zip(shown).map(|(name, one)| self.line(name, one, sla)).collect();
+        let behind = self.names.iter().zip(shown).filter_map(|(name, one)| behind(name, one));
+        let notes = [Some(other), none].into_iter().flatten().map(str::to_owned);
+        let notes = notes.chain(behind).collect();
+        let line = |(name, one): (&String, &Shown)| {
+            let unsettled = self.unsettled((name, one), &shown[0]);
+            RunSummary { unsettled, ..self.line(name, one, sla) }
+        };
+        let runs: Vec<_> = self.names.iter().zip(shown).map(line).collect();
         let sides: Vec<Side<'_>> = runs.iter().filter_map(RunSummary::side).collect();
         Summary {
             schema: SCHEMA,
@@ -201,10 +212,32 @@ impl<'a> Plan<'a> {
         }
     }
 
-    fn unsettled(&self, name: &str) -> Option<String> {
-        let settling = settling(name, self.profile);
-        let spans = (self.warmup, self.duration - self.warmup);
-        steady::lacking(name, &settling, spans, &steady::enough(&settling))
+    /// Why what a run drew in the mean is not what it comes to in a year.
+    fn unsettled(&self, (name, shown): (&str, &Shown), first: &Shown) -> Option<String> {
+        let all = all_settling(&self.names, self.profile);
+        let own = settling(name, self.profile);
+        let turn = match &self.requests {
+            Requests::Generated(spec) => spec.turn(),
+            Requests::Traces { .. } => (Nanos::ZERO, true),
+        };
+        let is_first = name == self.names[0];
+        let repeats = Repeats { policy: Nanos::ZERO, load: turn.0 };
+        let parts = || Parts::new(self.drawn(shown), self.drawn(first), repeats);
+        let spans = (self.warmup, shown.span);
+        let without = self.stated && self.warmup < all.after;
+        let how = if without { " without --warmup" } else { "" };
+        steady::turns(turn, shown.span, all, without)
+            .or_else(|| steady::lacking(name, &own, spans, &(steady::enough(&all) + how)))
+            .or_else(|| {
+                let first = (!is_first).then(|| work(&self.names[0], first));
+                steady::other_work(&work(name, shown), first)
+            })
+            .or_else(|| parts().filter(|_| !is_first)?.disagree(name))
+    }
+
+    fn drawn<'b>(&self, shown: &'b Shown) -> Drawn<'b> {
+        let (mean, span) = (shown.power(), shown.span);
+        Drawn { mean, span, joules: &shown.periods, slot: self.profile.coarse }
     }
 
     fn line(&self, name: &str, shown: &Shown, sla: Option<Sla<'_>>) -> RunSummary {
@@ -241,7 +274,6 @@ impl<'a> Plan<'a> {
             ]),
             background_bytes: BTreeMap::from([("done", 0), ("pending", 0)]),
             decisions: shown.moves,
-            unsettled: self.unsettled(name),
             ..RunSummary::default()
         };
         if let Some(sla) = sla {
@@ -251,10 +283,36 @@ impl<'a> Plan<'a> {
     }
 }
 
-/// When a scheduler has settled: a governor takes so many of the server's coarse periods.
+/// Coarse periods that are left out of runs that are too short to show what is settled.
+const USUAL: u64 = 20;
+
+/// When a scheduler has settled. Who knows the future chooses once.
 fn settling(name: &str, profile: &Profile) -> Settling {
-    let periods = if name == "static" { 0 } else { 20 };
+    let periods = if name == CLAIRVOYANT { USUAL } else { settles(name).into() };
     Settling { after: Nanos(profile.coarse.0 * periods), ..Settling::AT_ONCE }
+}
+
+/// When all have.
+fn all_settling(names: &[String], profile: &Profile) -> Settling {
+    names.iter().map(|name| settling(name, profile)).fold(Settling::AT_ONCE, Settling::and)
+}
+
+fn work<'a>(policy: &'a str, shown: &Shown) -> Work<'a> {
+    let (answered, arrived) = (shown.answered as f64, shown.arrived as f64);
+    let behind = if arrived > 0.0 { 1.0 - answered / arrived } else { 0.0 };
+    Work { policy, iops: answered / shown.span.seconds(), behind }
+}
+
+/// What to say of a load that is more than the server serves.
+fn behind(name: &str, shown: &Shown) -> Option<String> {
+    work(name, shown).is_behind().then(|| {
+        format!(
+            "under {name} the server fell behind: of {} requests that came it answered {}. \
+             Latencies grow as long as that lasts; a lower --rate is a load that it can serve",
+            grouped(shown.arrived as f64),
+            grouped(shown.answered as f64)
+        )
+    })
 }
 
 /// What a polled server has nothing for.

@@ -2,19 +2,20 @@
 
 use anyhow::{Context, Result};
 
-use ebb_policy::Cycled;
 use ebb_policy::units::{Joules, Nanos};
+use ebb_policy::{Cycled, PERIOD};
 use ebb_record::log::Line;
 use ebb_record::parts::FileReport;
 use ebb_record::recorder::Keep;
 use ebb_record::{Recorded, Recorder};
 use ebb_twin::faults::FaultEvent;
 use ebb_twin::hdd::Wear;
-use ebb_twin::windows::WINDOW;
 use ebb_twin::{Observer, Outcome, Run, Sample, TwinError};
 
 use super::hindsight;
+use super::parts::Drawn;
 use super::plan::Plan;
+use super::steady::Work;
 use super::truth;
 use crate::exit::{Interrupted, usage};
 use crate::interrupt;
@@ -31,10 +32,24 @@ pub struct RunResult {
     pub faults: Vec<FaultEvent>,
     /// What became of the trace files.
     pub files: Vec<FileReport>,
-    /// What was drawn in each window of the SLA that counts, J; in the last one up to the end.
+    /// What was drawn in each control period that counts, J; in the last one up to the end.
     pub joules: Vec<f64>,
     /// Mean power of the warm-up, where it is known all the time.
     pub startup: Option<f64>,
+}
+
+impl RunResult {
+    /// What it drew.
+    pub fn drawn(&self) -> Drawn<'_> {
+        let Self { outcome, joules, .. } = self;
+        Drawn { mean: outcome.mean_power(), span: outcome.span, joules, slot: PERIOD }
+    }
+
+    /// What it served.
+    pub fn work(&self) -> Work<'_> {
+        let (policy, iops) = (&self.recorded.policy, self.outcome.iops());
+        Work { policy, iops, behind: self.outcome.falls_behind() }
+    }
 }
 
 /// The runs that ended; after an interruption not all of them.
@@ -143,7 +158,7 @@ struct Watcher<'a> {
     /// What is not counted, and what it took.
     warmup: Nanos,
     startup: Option<Joules>,
-    /// What is counted took, by windows of the SLA.
+    /// What is counted took, by control periods.
     joules: Vec<f64>,
 }
 
@@ -160,9 +175,9 @@ impl Observer for Watcher<'_> {
             self.startup = self.startup.zip(more).map(|(sum, more)| sum + more);
         } else {
             let start = signals.now.saturating_sub(self.warmup + sample.length);
-            let window = (start.0 / WINDOW.0) as usize;
-            self.joules.resize(self.joules.len().max(window + 1), 0.0);
-            self.joules[window] += sample.energy.total().0;
+            let at = (start.0 / PERIOD.0) as usize;
+            self.joules.resize(self.joules.len().max(at + 1), 0.0);
+            self.joules[at] += sample.energy.total().0;
         }
         interrupt::leave_if_asked();
         self.track.reached(signals.now, self.completed);

@@ -3,12 +3,12 @@
 use anyhow::Result;
 
 use ebb_policy::units::Nanos;
-use ebb_policy::{Settling, registry};
+use ebb_policy::{PERIOD, Settling, registry};
 use ebb_record::verdict::percent;
 use ebb_twin::thermal::Thermal;
 
 use super::plan::{Plan, Requests, whole_periods};
-use super::run::RunResult;
+use crate::text::seconds;
 
 impl Plan {
     /// When `policy` and the server have settled under a steady load of `iops`.
@@ -55,11 +55,16 @@ impl Plan {
         let last = extent.map(|(last, _)| last);
         let (stated, length) = (self.duration, self.length().or(last));
         let warmup = self.warmup_stated.unwrap_or(all.after);
-        let enough = whole_periods(warmup.max(all.after) + all.after.max(all.period));
+        let enough = whole_periods(warmup.max(all.after) + all.counted());
         if let (Requests::Traces { again: again @ true, .. }, None) = (&mut self.requests, stated) {
             // Once is enough where it is long enough, or has nothing that could come again.
-            *again = length.is_some_and(|length| length < enough);
-            self.duration = again.then_some(enough);
+            let short = length.filter(|length| *length < enough);
+            *again = short.is_some();
+            // Whole rounds of it, where no policy has periods of its own.
+            self.round = short.filter(|_| all.period == Nanos::ZERO).unwrap_or_default();
+            let rounds = all.counted().0.next_multiple_of(self.round.0.max(1));
+            let rounds = whole_periods(warmup.max(all.after) + Nanos(rounds));
+            self.duration = again.then_some(enough.max(rounds));
         }
         if let (None, Some(length)) = (self.warmup_stated, self.length().or(last))
             && self.is_passing()?.is_none()
@@ -80,7 +85,27 @@ impl Plan {
             Some(sample) => {
                 lacking(policy, &settling, (sample.lead(), counted), "a longer --duration")
             }
-            None => lacking(policy, &settling, (self.warmup, counted), &self.remedy(iops, counted)),
+            None => self.few_turns(iops, counted).or_else(|| {
+                let how = self.remedy(iops, counted);
+                lacking(policy, &settling, (self.warmup, counted), &how)
+            }),
+        }
+    }
+
+    fn few_turns(&self, iops: f64, counted: Nanos) -> Option<String> {
+        let all = self.all_settling(FEWER * iops);
+        let stated = self.warmup_stated.unwrap_or_default();
+        let without = self.warmup_stated.is_some() && stated < all.after;
+        let after = if without { all.after } else { all.after.max(stated) };
+        turns(self.turn(), counted, Settling { after, ..all }, without)
+    }
+
+    /// In what time the load comes round, and whether alike; 0 where that is not known, or nothing
+    /// changes.
+    pub fn turn(&self) -> (Nanos, bool) {
+        match &self.requests {
+            Requests::Generated(spec) => spec.turn(),
+            Requests::Traces { .. } => (self.round, true),
         }
     }
 
@@ -122,26 +147,68 @@ const FEWER: f64 = 0.9;
 
 /// Whole seconds, rounded up, as an option.
 fn unspaced(time: Nanos) -> String {
-    format!("{}s", time.seconds().ceil())
+    format!("{}s", time.0.div_ceil(1_000_000_000))
 }
 
 /// Requests up to this share are not told apart.
 const SAME_WORK: f64 = 0.01;
 
+/// What a run served.
+#[derive(Debug, Clone, Copy)]
+pub struct Work<'a> {
+    pub policy: &'a str,
+    /// Requests per second.
+    pub iops: f64,
+    /// By how much more comes than is served, as a share.
+    pub behind: f64,
+}
+
+impl Work<'_> {
+    /// Whether the queue grows.
+    pub fn is_behind(&self) -> bool {
+        self.behind > SAME_WORK
+    }
+}
+
 /// Why a run does not come to what another year would: it puts off a part of its requests, or
 /// serves others than `first`.
-pub fn other_work(run: &RunResult, first: Option<&RunResult>) -> Option<String> {
-    let policy = &run.recorded.policy;
-    if run.outcome.falls_behind() > SAME_WORK {
+pub fn other_work(run: &Work<'_>, first: Option<Work<'_>>) -> Option<String> {
+    let policy = run.policy;
+    if run.is_behind() {
         return Some(format!("under {policy} more comes than is served, and the queue grows"));
     }
     let first = first?;
-    let change = run.outcome.iops() / first.outcome.iops() - 1.0;
+    let change = run.iops / first.iops - 1.0;
     (change.abs() > SAME_WORK).then(|| {
         let side = if change < 0.0 { "fewer" } else { "more" };
-        let (other, share) = (&first.recorded.policy, percent(change));
+        let (other, share) = (first.policy, percent(change));
         format!("{policy} serves {share} {side} requests than {other}")
     })
+}
+
+/// Why so little of a load says nothing of it, which comes round in this time and `alike`, or at
+/// other lengths or rates each time. A run shows it whose policies have settled by the load's
+/// first round that counts; `without` a stated warm-up that is too short for that.
+pub fn turns(
+    (turn, alike): (Nanos, bool),
+    counted: Nanos,
+    Settling { after, period }: Settling,
+    without: bool,
+) -> Option<String> {
+    let rounds = if alike { 1 } else { 2 };
+    let enough = Nanos(turn.0.saturating_mul(rounds));
+    // The twin's clock ends with a whole control period.
+    if counted + PERIOD > enough {
+        return None;
+    }
+    let need = enough.max(after).0.div_ceil(period.0.max(1)).saturating_mul(period.0.max(1));
+    let how = if without { " without --warmup" } else { "" };
+    let (counted, turn) = (seconds(counted.seconds()), seconds(turn.seconds()));
+    let little = match alike {
+        true => format!("{counted} are no whole round of the load, which takes {turn}"),
+        false => format!("{counted} are not two rounds of the load, which take {turn} each"),
+    };
+    Some(format!("{little}; --duration {}{how} shows it", unspaced(after + Nanos(need) + PERIOD)))
 }
 
 /// How long a run has to last.
@@ -169,5 +236,5 @@ pub fn lacking(
 
 /// In whole seconds, rounded up.
 fn whole(time: Nanos) -> String {
-    format!("{} s", time.seconds().ceil())
+    format!("{} s", time.0.div_ceil(1_000_000_000))
 }

@@ -8,8 +8,9 @@ use ebb_twin::Outcome;
 use ebb_twin::faults::{Extent, Faults};
 
 use super::advice;
+use super::levers;
 use super::outcome::{self, Sla};
-use super::periods::Periods;
+use super::parts::{Parts, Repeats};
 use super::plan::Plan;
 use super::run::RunResult;
 use super::{steady, whole};
@@ -49,17 +50,18 @@ fn runs(plan: &Plan, results: &[RunResult]) -> Vec<RunSummary> {
         }
         let (iops, counted) = (run.iops.unwrap_or_default(), result.outcome.span);
         let period = |policy: &str| plan.settling(policy, iops).period;
-        let periods = whole.filter(|first| first.recorded.policy != run.policy).and_then(|first| {
-            let period = period(&run.policy).max(period(&first.recorded.policy));
-            Periods::new(result, first, period)
+        let parts = whole.filter(|first| first.recorded.policy != run.policy).and_then(|first| {
+            let policy = period(&run.policy).max(period(&first.recorded.policy));
+            let repeats = Repeats { policy, load: plan.turn().0 };
+            Parts::new(result.drawn(), first.drawn(), repeats)
         });
         RunSummary {
             parts: outcome::parts(plan.parts(), &result.outcome),
-            difference: periods.map(|periods| periods.difference()),
+            difference: parts.and_then(|parts| parts.difference()),
             unsettled: plan
                 .unsettled(&run.policy, iops, counted)
-                .or_else(|| steady::other_work(result, reference))
-                .or_else(|| periods?.disagree(&run.policy)),
+                .or_else(|| steady::other_work(&result.work(), reference.map(RunResult::work)))
+                .or_else(|| parts?.disagree(&run.policy)),
             ..run
         }
     };
@@ -77,11 +79,13 @@ pub fn new(plan: &Plan, results: &[RunResult], unfinished: Vec<String>) -> Summa
     let sides: Vec<Side<'_>> = runs.iter().filter_map(RunSummary::side).collect();
     let verdicts = verdict::all(&sides, plf);
     let is_trace = plan.folds().is_some();
-    let advice = advice::advice(&sides, &verdicts, is_trace);
-    let behind = results
-        .iter()
-        .filter(|result| result.outcome.jobs.is_empty())
-        .filter_map(|run| advice::behind(&run.recorded.policy, plan.duration?, run.outcome.end));
+    // More load is no use where none of them could save more under it.
+    let idle = plan.policies.iter().skip(1).all(|name| levers::is_idle(&plan.server, name));
+    let advice = advice::advice(&sides, &verdicts, is_trace).filter(|_| !idle);
+    let behind = results.iter().filter(|result| result.outcome.jobs.is_empty()).filter_map(|run| {
+        let times = (plan.duration?, run.outcome.end);
+        advice::behind(&run.recorded.policy, plan.has_threads(), times)
+    });
     let mut notes: Vec<String> = plan.notes().into_iter().chain(behind).collect();
     let idled = |run: &RunResult| {
         let Outcome { latency, jobs, trip, .. } = &run.outcome;

@@ -12,6 +12,9 @@ pub struct Settling {
     pub period: Nanos,
 }
 
+/// Less than this shows nothing of anything: a few control periods, whose means are compared.
+const LEAST: Nanos = Nanos::from_secs(4);
+
 impl Settling {
     /// From the first control period on.
     pub const AT_ONCE: Self = Self { after: Nanos::ZERO, period: Nanos::ZERO };
@@ -31,13 +34,22 @@ impl Settling {
     /// The least length of a run whose second part counts.
     #[must_use]
     pub fn enough(&self) -> Nanos {
-        self.after + self.after.max(self.period)
+        self.after + self.counted()
+    }
+
+    /// What is to be counted, at least.
+    #[must_use]
+    pub fn counted(&self) -> Nanos {
+        match *self {
+            Self::AT_ONCE => Nanos::ZERO,
+            Self { after, period } => after.max(period).max(LEAST),
+        }
     }
 
     /// Whether so much that is left out and counted shows what is settled.
     #[must_use]
     pub fn shows(&self, left_out: Nanos, counted: Nanos) -> bool {
-        left_out >= self.after && counted >= self.after.max(self.period)
+        left_out >= self.after && counted >= self.counted()
     }
 
     /// How much of a run of this `length` to leave out, so that whole periods are counted; nothing

@@ -28,7 +28,7 @@ pub use governor::Governor;
 pub use hybrid::Hybrid;
 pub use interrupt::Interrupt;
 pub use placement::{Placement, Reason, Shift};
-pub use registry::{ENTRIES, Entry, SchedulerError, by_name};
+pub use registry::{ENTRIES, Entry, SchedulerError, by_name, settles};
 pub use sandman::{Parts, Sandman, SandmanParams};
 pub use sandman_plus::SandmanPlus;
 pub use static_polling::StaticPolling;

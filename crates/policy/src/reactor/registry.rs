@@ -18,10 +18,18 @@ pub struct Entry {
     pub summary: &'static str,
     /// The parameters that may be stated after its name.
     pub takes: &'static [&'static str],
+    /// Coarse periods until it does for good what it makes of a steady load.
+    pub settles: u32,
     make: Make,
 }
 
 type Make = fn(&Machine, &Stated) -> Result<Box<dyn Scheduler>, PolicyError>;
+
+/// What follows the load of the last periods.
+const GOVERNED: u32 = 20;
+/// What learns of bursts as well: its reserve forgets a 300th in each period (`sandman_plus.rs`),
+/// and until a rare burst comes it may save what it gives up then for good.
+const RESERVE: u32 = 300;
 
 /// Every scheduler, in the order of the docs.
 pub const ENTRIES: &[Entry] = &[
@@ -29,36 +37,42 @@ pub const ENTRIES: &[Entry] = &[
         name: "static",
         summary: "busy polling: every core polls at full frequency whatever the load",
         takes: &[],
+        settles: 0,
         make: |_, _| Ok(Box::new(StaticPolling)),
     },
     Entry {
         name: "interrupt",
         summary: "interrupt-driven: a core without work blocks and the kernel wakes it",
         takes: &[],
+        settles: GOVERNED,
         make: |_, _| Ok(Box::new(Interrupt)),
     },
     Entry {
         name: "governor",
         summary: "busy polling at a frequency that follows the share of useful polls, as SPDK's",
         takes: &[],
+        settles: GOVERNED,
         make: |_, _| Ok(Box::new(Governor)),
     },
     Entry {
         name: "dynamic",
         summary: "SPDK's dynamic scheduler: idle threads to the main core, every second",
         takes: &[],
+        settles: GOVERNED,
         make: |machine, _| Ok(Box::new(Dynamic::new(machine))),
     },
     Entry {
         name: "hybrid",
         summary: "hybrid polling: naps of half the mean gap between requests",
         takes: &[],
+        settles: GOVERNED,
         make: |machine, _| Ok(Box::new(Hybrid::new(machine.cores.len()))),
     },
     Entry {
         name: "sandman",
         summary: "consolidates every second, dozes siblings together, spreads bursts in 10 us",
         takes: SANDMAN,
+        settles: GOVERNED,
         make: |machine, stated| Ok(Box::new(sandman(machine, stated)?)),
     },
     Entry {
@@ -66,12 +80,14 @@ pub const ENTRIES: &[Entry] = &[
         summary: "our own variant: a delay objective per queue, learned reserves, a main core \
                   that rests",
         takes: PLUS,
+        settles: RESERVE,
         make: |machine, stated| Ok(Box::new(plus(machine, stated)?)),
     },
     Entry {
         name: "sandman+governor",
         summary: "sandman, with polling cores at a frequency that follows their load",
         takes: SANDMAN,
+        settles: GOVERNED,
         make: |machine, stated| {
             let inner = sandman(machine, stated)?;
             Ok(Box::new(Governed::new("sandman+governor", inner, machine.cores.len())))
@@ -81,6 +97,7 @@ pub const ENTRIES: &[Entry] = &[
         name: "sandman-plus+governor",
         summary: "sandman-plus, with polling cores at a frequency that follows their load",
         takes: PLUS,
+        settles: RESERVE,
         make: |machine, stated| {
             let inner = plus(machine, stated)?;
             Ok(Box::new(Governed::new("sandman-plus+governor", inner, machine.cores.len())))
@@ -126,6 +143,13 @@ pub enum SchedulerError {
     /// What is stated of its parameters is not to be understood, or out of range.
     #[error(transparent)]
     Parameters(#[from] PolicyError),
+}
+
+/// Coarse periods until the scheduler `name` has settled; 0 where there is none of this name.
+#[must_use]
+pub fn settles(name: &str) -> u32 {
+    let (known, _) = split(name);
+    ENTRIES.iter().find(|entry| entry.name == known).map_or(0, |entry| entry.settles)
 }
 
 /// Makes the scheduler `name` for `machine`; `sandman(burst_depth=16)` is one with a parameter

@@ -12,7 +12,7 @@ use super::jobs::Jobs;
 use super::readers::Readers;
 use super::rocksdb::Rocksdb;
 use super::shape;
-use super::spec::WorkloadSpec;
+use super::spec::{PhaseSpec, WorkloadSpec};
 use super::target::{BuildContext, DriveShare, Target};
 use crate::request::{LoadPart, Request, Source, TraceError, Workload};
 use crate::transform::Load;
@@ -192,6 +192,22 @@ impl WorkloadSpec {
             self.arrivals.iter().flat_map(|part| shape::notes(&part.shape)).collect();
         all.dedup();
         all
+    }
+
+    /// The longest time in which a part of it comes round, and whether all do so alike, or anew
+    /// each time; 0 where nothing changes.
+    #[must_use]
+    pub fn turn(&self) -> (Nanos, bool) {
+        let shapes = self.arrivals.iter().map(|part| shape::turn(&part.shape));
+        let phases = self.jobs.iter().filter_map(|part| part.phases.as_ref());
+        let phases = phases.map(|phases| {
+            let PhaseSpec { busy, idle, spread, vary } = phases;
+            let turn = if *idle > Nanos::ZERO { *busy + *idle } else { Nanos::ZERO };
+            let every = vary.map_or(Nanos::ZERO, |vary| vary.every);
+            (turn.max(every), vary.is_none() && spread.0 == 0.0)
+        });
+        let turns = shapes.chain(phases).filter(|(turn, _)| *turn > Nanos::ZERO);
+        turns.fold((Nanos::ZERO, true), |(all, alike), (turn, own)| (all.max(turn), alike && own))
     }
 
     fn place<'a>(&'a self, part: &'a str) -> Place<'a> {

@@ -6,6 +6,8 @@ use std::vec;
 use rand_pcg::Pcg64Mcg;
 use rand_pcg::rand_core::Rng;
 
+use ebb_policy::units::Nanos;
+
 use super::error::{GenerateError, Place};
 use super::load_csv;
 use super::random::{carve, threshold, unit};
@@ -58,6 +60,22 @@ pub(super) fn notes(spec: &ShapeSpec) -> Vec<String> {
     loads.map_or(Vec::new(), |loads| {
         loads.notes.iter().map(|note| format!("{name}: {note}")).collect()
     })
+}
+
+/// In what time a shape comes round, and whether alike; 0 where it does not change.
+pub(super) fn turn(spec: &ShapeSpec) -> (Nanos, bool) {
+    match spec {
+        ShapeSpec::Flat => (Nanos::ZERO, true),
+        ShapeSpec::OnOff { off: Nanos::ZERO, .. } => (Nanos::ZERO, true),
+        ShapeSpec::OnOff { on, off, spread, .. } => (*on + *off, spread.0 == 0.0),
+        ShapeSpec::Random { step } => (*step, false),
+        ShapeSpec::Day { length, .. } => (*length, true),
+        ShapeSpec::File { length: Some(length), .. } => (*length, true),
+        ShapeSpec::File { path, workload, length: None } => {
+            let windows = load_csv::read(path, workload).map_or(Vec::new(), |loads| loads.windows);
+            (Nanos(windows.iter().map(|window| window.length).sum::<f64>() as u64), true)
+        }
+    }
 }
 
 impl Shape {

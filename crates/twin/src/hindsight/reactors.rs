@@ -71,8 +71,12 @@ impl<E: From<TraceError>> Run<'_, E> {
                 best = Some(shown);
             }
         }
-        // Peaks of others are over seconds, not slots.
-        Ok(best.map(|shown| Shown { peak: shown.power(), ..shown }))
+        // Those of others are over the server's periods, not slots.
+        let slots = (self.profile.coarse.0 / SLOT.0).max(1) as usize;
+        Ok(best.map(|shown| {
+            let periods = shown.periods.chunks_exact(slots).map(|slots| slots.iter().sum());
+            Shown { peak: shown.power(), periods: periods.collect(), ..shown }
+        }))
     }
 
     /// Seconds of an undisturbed hyper-thread that each thread's arrivals of a slot take.

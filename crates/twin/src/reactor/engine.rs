@@ -314,8 +314,9 @@ impl<'a> Engine<'a> {
         let length = self.profile.coarse;
         let account = self.account(now);
         if now.saturating_sub(self.warmup) >= length {
-            let watts = self.energy(length, &self.last, &account).total() / length;
-            self.shown.peak = Watts(self.shown.peak.0.max(watts.0));
+            let energy = self.energy(length, &self.last, &account).total();
+            self.shown.peak = Watts(self.shown.peak.0.max((energy / length).0));
+            self.shown.periods.push(energy.0);
         }
         self.last = account;
         for core in 0..self.cores.len() {
@@ -408,6 +409,7 @@ fn empty() -> Shown {
         served: Nanos::ZERO,
         asleep: Nanos::ZERO,
         peak: Watts(0.0),
+        periods: Vec::new(),
         moves: 0,
         wakes: 0,
         awake: Vec::new(),

@@ -80,6 +80,8 @@ pub struct Shown {
     pub asleep: Nanos,
     /// Largest mean power of a coarse period.
     pub peak: Watts,
+    /// Energy of each coarse period that counts as a whole.
+    pub periods: Vec<f64>,
     /// Threads moved from core to core.
     pub moves: u64,
     /// Times a core was woken from sleep.
