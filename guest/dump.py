@@ -86,13 +86,18 @@ program='
             }
         }
     }
-    # struct nvme_admin_cmd, NVME_IOCTL_ADMIN_CMD; linux/nvme_ioctl.h.
+    # struct nvme_admin_cmd, NVME_IOCTL_ADMIN_CMD; linux/nvme_ioctl.h. Where the machine is overloaded a
+    # drive may be connecting again.
     sub admin {
         my ($drive, $opcode, $feature, $value) = @_;
-        open my $file, "<", "/dev/$drive" or return "no answer";
-        my $command = pack "CCSL3Q2L2L6L2", $opcode, (0) x 9, $feature, $value, (0) x 6;
-        my $status = ioctl $file, 0xC0484E41, $command;
-        return $status == 0 ? unpack "x68L", $command : "refused" if defined $status;
+        for (1 .. 600) {
+            my $command = pack "CCSL3Q2L2L6L2", $opcode, (0) x 9, $feature, $value, (0) x 6;
+            open my $file, "<", "/dev/$drive" or next;
+            my $status = ioctl $file, 0xC0484E41, $command;
+            return $status == 0 ? unpack "x68L", $command : "refused" if defined $status;
+        } continue {
+            select undef, undef, undef, 0.1;
+        }
         return "no answer";
     }
 '
