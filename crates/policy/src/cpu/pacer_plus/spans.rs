@@ -1,8 +1,8 @@
 //! What spans of five seconds take, each by itself.
 //!
-//! The account keeps the mean. `plf` is kept by a verdict where few spans of 5 s are above it, too
-//! (`ebb-record`, `verdict.rs`). As for the account, what a span takes more than natively is taken to
-//! be in proportion to `1 / s − 1` at a share `s` of the capacity.
+//! The account keeps the mean. A verdict says that `plf` is kept where few spans of 5 s are above
+//! it, too (`ebb-record`, `verdict.rs`). As for the account, what a span takes more than natively
+//! is taken to be in proportion to `1 / s − 1` at a share `s` of the capacity.
 
 use crate::units::Nanos;
 
