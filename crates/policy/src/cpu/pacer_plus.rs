@@ -44,11 +44,9 @@
 //! other nine are PACER's, whose baseline has their wake-ups in it.
 
 mod heavier;
-mod spans;
 mod wakes;
 
 use self::heavier::{Heavier, Period};
-use self::spans::Spans;
 use self::wakes::Wakes;
 use crate::PolicyError;
 use crate::cpu::pacer::{Pacer, PacerParams, RECALLED, Reserve};
@@ -106,7 +104,6 @@ pub struct PacerPlus {
     light: f64,
     heavier: Heavier,
     wakes: Wakes,
-    spans: Spans,
 }
 
 impl PacerPlus {
@@ -133,7 +130,6 @@ impl PacerPlus {
             light: 1.0,
             heavier: Heavier::new(),
             wakes: Wakes::default(),
-            spans: Spans::new(),
         })
     }
 
@@ -165,12 +161,8 @@ impl PacerPlus {
         let capacity = now.min(std::mem::replace(&mut self.before, now));
         let n_baseline = self.pacer.baseline_rate() * signals.period.seconds();
         let period = Period { n, l, l_baseline, n_baseline, capacity };
-        let native = self.heavier.latency(&period);
-        // Of a light load, and of a heavy one at first, nobody knows what a saving has added.
-        let is_told = self.heavier.knows(&period) && self.pacer.lighter(signals).is_none();
-        let natively = if capacity < 1.0 && is_told { native } else { l };
-        self.spans.add(signals.period, (l * n, natively * n), capacity, self.plf);
         if self.pacer.wakes(n) {
+            let native = self.heavier.latency(&period);
             self.wakes.add((l / native - 1.0) / self.plf, now);
         }
         self.account *= fade;
@@ -179,7 +171,7 @@ impl PacerPlus {
         self.wakes.fade(fade);
         // A saving makes no lighter load slower: it takes as long natively. But for what the load
         // before has left waiting.
-        let light = self.pacer.lighter(signals).unwrap_or(1.0);
+        let light = self.pacer.lighter(signals);
         let natively = (1.0 + self.plf) * l_baseline..=(1.0 + self.plf) * light * l_baseline;
         if std::mem::replace(&mut self.light, light) > 1.0 && natively.contains(&l) {
             return;
@@ -224,7 +216,7 @@ impl PacerPlus {
         let bunch = |of: &Period| -self.left(of) / (1.0 / of.capacity - 1.0);
         let bunch = self.heavier.waiting().map(bunch).fold(self.bunch, f64::max);
         let bunch = bunch.max(l_baseline * self.requests / self.periods);
-        (1.0 / (1.0 + self.balance().max(0.0) / bunch)).max(self.spans.reserve())
+        1.0 / (1.0 + self.balance().max(0.0) / bunch)
     }
 
     /// The account, with what waits to be judged held against it in full.

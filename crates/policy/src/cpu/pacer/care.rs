@@ -103,8 +103,8 @@ impl Care {
     }
 
     /// How many times the baseline `load` has taken natively, if it is far below the baseline's.
-    pub fn lighter(&self, load: &Load) -> Option<f64> {
-        self.is_lighter(load).then_some(self.light.max(1.0))
+    pub fn lighter(&self, load: &Load) -> f64 {
+        if self.is_lighter(load) { self.light.max(1.0) } else { 1.0 }
     }
 
     /// The highest that the current latency may well be, of so many windows.

@@ -193,10 +193,10 @@ impl Pacer {
         self.care.map_or(f64::NAN, |care| care.rate())
     }
 
-    /// How many times the baseline a period's load takes natively, if it is a far lighter one.
-    pub(in crate::cpu) fn lighter(&self, signals: &Signals) -> Option<f64> {
+    /// How many times the baseline a period's load takes natively, being light; 1 if it is not.
+    pub(in crate::cpu) fn lighter(&self, signals: &Signals) -> f64 {
         let load = Load::of(&signals.io).per(signals.period);
-        self.care.and_then(|care| care.lighter(&load))
+        self.care.map_or(1.0, |care| care.lighter(&load))
     }
 
     /// Whether `n` requests are the first after a silence, and enough to tell.
@@ -227,7 +227,7 @@ impl Pacer {
         }
         self.adopt(&signals.in_force, request);
         self.ceilings.update(&self.topology, signals);
-        let l_baseline = self.mixed(&Ops::of(&signals.io)) * self.lighter(signals).unwrap_or(1.0);
+        let l_baseline = self.mixed(&Ops::of(&signals.io)) * self.lighter(signals);
         let expected = l_baseline * (1.0 + self.params.plf);
         let burst = self.burst.check(signals, &self.topology, expected);
         let idle = self.idle.check(&signals.io, signals.period);

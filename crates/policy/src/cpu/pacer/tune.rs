@@ -121,7 +121,7 @@ impl Pacer {
     pub(super) fn leave_out(&mut self, now: Nanos) -> bool {
         let (l, load, ops) = self.windows.last();
         let Some(care) = self.care else { return false };
-        let natively = care.lighter(&load).unwrap_or(1.0) * care.baseline(self.l_baseline, &ops);
+        let natively = care.lighter(&load) * care.baseline(self.l_baseline, &ops);
         let light = self.is_slow() && l <= (1.0 + self.params.plf) * natively;
         if !light || self.had(&self.native) {
             self.lighter_since = None;

@@ -60,15 +60,10 @@ impl Heavier {
         self.latencies += n * l;
     }
 
-    /// Whether what requests take with everything on is known of such a load.
-    pub fn knows(&self, of: &Period) -> bool {
-        self.periods > 0.0 || !of.heavier()
-    }
-
     /// A period under a saving: kept if it is a heavier one that cannot be judged yet. Returns what
     /// must be judged now.
     pub fn wait(&mut self, period: Period) -> Option<Period> {
-        if self.knows(&period) {
+        if self.periods > 0.0 || !period.heavier() {
             return Some(period);
         }
         let first = (self.waiting.len() == WAITING).then(|| self.waiting.remove(0));
