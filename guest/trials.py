@@ -28,9 +28,10 @@ ENDS = {
 }
 # The drive that takes a power limit.
 LIMITED = 3
-# The disk of the drive of that number, which a new connection may have given another name.
+# The disk of the drive of that number, which a new connection may have given another name: nvme1n2
+# while somebody has the old one open.
 DISK = """disk() {
-            local at=$(grep -lE "00000000010$1\$" /sys/block/nvme[0-9]n1/device/subsysnqn)
+            local at=$(grep -lE "00000000010$1\$" /sys/block/nvme[0-9]n[0-9]/device/subsysnqn)
             cat ${at%/device/subsysnqn}/dev
         }
         controller() { dirname $(grep -lE "00000000010$1\$" /sys/class/nvme/nvme*/subsysnqn); }"""
@@ -69,7 +70,7 @@ WORK = f"""for cpu in 1 2 5; do
             > /dev/null 2>&1 < /dev/null &
     done
     setsid sh -c 'echo $$ > {GROUPS}/spare.slice/cgroup.procs
-        exec fio --name=spare --filename=/dev/nvme1n1 --direct=1 --ioengine=libaio --rw=read --bs=128k \\
+        exec fio --name=spare --filename=$(ls /dev/nvme1n[0-9]) --direct=1 --ioengine=libaio --rw=read --bs=128k \\
             --rate_iops=20 --time_based --runtime=86400 --size=32m' > /dev/null 2>&1 < /dev/null &
     disown -a"""
 REST = f"kill -KILL $(cat {GROUPS}/work.slice/cgroup.procs {GROUPS}/spare.slice/cgroup.procs) || true"
