@@ -44,9 +44,11 @@
 //! other nine are PACER's, whose baseline has their wake-ups in it.
 
 mod heavier;
+mod spans;
 mod wakes;
 
 use self::heavier::{Heavier, Period};
+use self::spans::Spans;
 use self::wakes::Wakes;
 use crate::PolicyError;
 use crate::cpu::pacer::{Pacer, PacerParams, RECALLED, Reserve};
@@ -104,6 +106,7 @@ pub struct PacerPlus {
     light: f64,
     heavier: Heavier,
     wakes: Wakes,
+    spans: Spans,
 }
 
 impl PacerPlus {
@@ -130,6 +133,7 @@ impl PacerPlus {
             light: 1.0,
             heavier: Heavier::new(),
             wakes: Wakes::default(),
+            spans: Spans::new(),
         })
     }
 
@@ -161,8 +165,18 @@ impl PacerPlus {
         let capacity = now.min(std::mem::replace(&mut self.before, now));
         let n_baseline = self.pacer.baseline_rate() * signals.period.seconds();
         let period = Period { n, l, l_baseline, n_baseline, capacity };
+        let native = self.heavier.latency(&period);
+        // What a saving has added to requests of a load that was not learned, nobody knows.
+        let natively = match capacity < 1.0 && self.pacer.knows(signals) {
+            true if self.heavier.knows(&period) => [native, native],
+            true => [l, native],
+            false => [l, l],
+        };
+        let taken = (l * n, natively.map(|native| native * n));
+        if self.spans.add(signals.period, taken, capacity, self.plf) {
+            self.heavier.seek(signals.now);
+        }
         if self.pacer.wakes(n) {
-            let native = self.heavier.latency(&period);
             self.wakes.add((l / native - 1.0) / self.plf, now);
         }
         self.account *= fade;
@@ -216,7 +230,7 @@ impl PacerPlus {
         let bunch = |of: &Period| -self.left(of) / (1.0 / of.capacity - 1.0);
         let bunch = self.heavier.waiting().map(bunch).fold(self.bunch, f64::max);
         let bunch = bunch.max(l_baseline * self.requests / self.periods);
-        1.0 / (1.0 + self.balance().max(0.0) / bunch)
+        (1.0 / (1.0 + self.balance().max(0.0) / bunch)).max(self.spans.reserve())
     }
 
     /// The account, with what waits to be judged held against it in full.
@@ -251,8 +265,10 @@ impl Policy for PacerPlus {
         self.silent = signals.io.arrived == Some(0);
         let held = if self.recalled(signals) {
             Some(RECALLED)
+        } else if self.balance() < 0.0 {
+            Some("pacer-plus:overdrawn")
         } else {
-            (self.balance() < 0.0).then_some("pacer-plus:overdrawn")
+            self.heavier.is_sought(signals.now).then_some("pacer-plus:heavier")
         };
         let reserve = Reserve { awake: self.reserve(), asleep: self.wakes.reserve() };
         self.pacer.step_held(held, reserve, signals, request);

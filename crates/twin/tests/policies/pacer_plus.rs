@@ -184,6 +184,39 @@ fn a_load_whose_requests_change_is_still_saved_for() {
     }
 }
 
+/// What the mean allows is not spent on a few seconds: bunches of which nothing is known under
+/// native, one in 15 s, and others twice a second. PACER breaks the seconds of most.
+#[test]
+fn few_spans_of_five_seconds_are_above_plf() {
+    let kinds: [(&str, Kind); 2] = [
+        ("rare", |at| (if at % 15.0 < 0.03 { 100e3 } else { 2500.0 }, 0.7, 8192)),
+        ("bunches", |at| {
+            let bunch = at % 0.5 < 0.025;
+            if bunch { (80e3, 0.9, 4096) } else { (3000.0, 0.7, 8192) }
+        }),
+    ];
+    let profile = Profile::load("dorado-6000").unwrap();
+    for (name, kind) in kinds {
+        let served = |policy| {
+            let random = Pcg64Mcg::seed_from_u64(7);
+            let workload = Workload::Open(Box::new(Changing { at: 0.0, kind, random }));
+            outcome(&profile, policy, workload, Nanos::from_secs(100), Nanos::from_secs(400))
+        };
+        let (native, pacer, plus) = (served("native"), served("pacer+apst"), served("pacer-plus"));
+        let above = |of: &Outcome| of.windows.above(&native.windows, 1.0 + PLF).unwrap().share;
+        let saved = |of: &Outcome| 1.0 - joules(of) / joules(&native);
+        println!(
+            "{name}: {:.3}, {:.3} above, {:.3}, {:.3} saved",
+            above(&pacer),
+            above(&plus),
+            saved(&pacer),
+            saved(&plus)
+        );
+        assert!(above(&plus) <= 0.05, "{name}: {} above", above(&plus));
+        assert!(saved(&plus) > 0.9 * saved(&pacer), "{name}: {} saved", saved(&plus));
+    }
+}
+
 /// As few cores as may be, or all of them at the lowest frequency; recalled from a crowd on if
 /// `recall`.
 struct Saving {

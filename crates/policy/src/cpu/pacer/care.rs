@@ -19,7 +19,7 @@ use crate::units::Nanos;
 
 /// A baseline lives at least this many times as long as it took to learn: a tenth of the time at
 /// most goes into learning a latency that is noise.
-const LEARNING_SHARE: u64 = 10;
+pub(in crate::cpu) const LEARNING_SHARE: u64 = 10;
 
 /// Why nothing is saved: the plant has brought cores back. The setting is tried again once the
 /// baseline is learned.
@@ -77,6 +77,11 @@ impl Care {
     /// The baseline `l_baseline`, were reads and writes those of `ops`.
     pub fn mixed(&self, l_baseline: f64, ops: &Ops) -> f64 {
         self.kinds.expected(ops).unwrap_or(l_baseline)
+    }
+
+    /// Whether that was learned of such reads and writes.
+    pub fn knows(&self, ops: &Ops) -> bool {
+        self.kinds.knows(ops)
     }
 
     /// The same, no higher than the latency under a saving has shown.

@@ -34,6 +34,11 @@ impl Kinds {
         }
     }
 
+    /// Whether reads and writes of such sizes were learned, or of smaller and larger ones.
+    pub fn knows(&self, ops: &Ops) -> bool {
+        (0..2).all(|op| ops.number[op] == 0.0 || self.sizes[op].knows(ops.size(op)))
+    }
+
     /// The mean latency of `ops` with everything on; `None` where reads and writes are not known
     /// apart.
     pub fn expected(&self, ops: &Ops) -> Option<f64> {
@@ -55,6 +60,11 @@ impl Sizes {
             self.points[self.oldest] = Some((size, latency));
             self.oldest = (self.oldest + 1) % SIZES;
         }
+    }
+
+    fn knows(&self, size: f64) -> bool {
+        let known = || self.points.iter().flatten().map(|point| point.0);
+        known().any(|at| at <= ALIKE * size) && known().any(|at| size <= ALIKE * at)
     }
 
     /// Between two sizes in proportion. Larger ones take no less than the largest known, smaller
@@ -109,6 +119,10 @@ mod tests {
             assert_eq!(expected(size), latency, "{size}");
         }
         assert!((expected(512.0) - 18.75).abs() < 1e-9);
+        let knows = |size| kinds.knows(&ops((1.0, size, 0.0), (0.0, 0.0, 0.0)));
+        assert!(knows(3000.0) && knows(4096.0) && knows(34_816.0) && knows(90_000.0));
+        assert!(!knows(512.0) && !knows(1e6));
+        assert!(!kinds.knows(&ops((1.0, 4096.0, 0.0), (1.0, 4096.0, 0.0))), "writes");
         // Nothing is known of writes.
         assert_eq!(kinds.expected(&ops((0.0, 0.0, 0.0), (1.0, 4096.0, 0.0))), Some(160.0));
     }

@@ -50,7 +50,7 @@ use crate::units::{Hertz, Nanos};
 use crate::{BackgroundMode, GroupSetting, InForce, IoSignals, Policy, Request, Signals};
 
 use care::Care;
-pub(in crate::cpu) use care::RECALLED;
+pub(in crate::cpu) use care::{LEARNING_SHARE, RECALLED};
 use ceiling::Ceilings;
 use checks::{BurstCheck, IdleCheck};
 use core_adaptor::CoreAdaptor;
@@ -197,6 +197,12 @@ impl Pacer {
     pub(in crate::cpu) fn lighter(&self, signals: &Signals) -> f64 {
         let load = Load::of(&signals.io).per(signals.period);
         self.care.map_or(1.0, |care| care.lighter(&load))
+    }
+
+    /// Whether it was learned what a period's requests take natively, by kind, size and number.
+    pub(in crate::cpu) fn knows(&self, signals: &Signals) -> bool {
+        let load = Load::of(&signals.io).per(signals.period);
+        self.care.is_some_and(|care| care.knows(&Ops::of(&signals.io)) && !care.is_lighter(&load))
     }
 
     /// Whether `n` requests are the first after a silence, and enough to tell.

@@ -3,6 +3,10 @@
 //! Requests queue the more the heavier the load is, whatever is saved. What a jump of the load took
 //! can be told from what the saving took only when the load has jumped with everything on, too.
 
+use super::AGE;
+use crate::cpu::pacer::LEARNING_SHARE;
+use crate::units::Nanos;
+
 /// Periods that wait for that.
 const WAITING: usize = 16;
 
@@ -38,13 +42,17 @@ pub(super) struct Heavier {
     latencies: f64,
     /// Whether all that a saving has left waiting is gone.
     pub clean: bool,
+    /// Until when everything stays on for such a load, and when it may again.
+    sought: Nanos,
+    again: Nanos,
     waiting: Vec<Period>,
 }
 
 impl Heavier {
     pub fn new() -> Self {
         let waiting = Vec::with_capacity(WAITING);
-        Self { periods: 0.0, requests: 0.0, latencies: 0.0, clean: true, waiting }
+        let (sought, again) = (Nanos::ZERO, Nanos::ZERO);
+        Self { periods: 0.0, requests: 0.0, latencies: 0.0, clean: true, sought, again, waiting }
     }
 
     pub fn fade(&mut self, by: f64) {
@@ -60,10 +68,29 @@ impl Heavier {
         self.latencies += n * l;
     }
 
+    /// Whether what requests take with everything on is known of such a load.
+    pub fn knows(&self, of: &Period) -> bool {
+        self.periods > 0.0 || !of.heavier()
+    }
+
+    /// Seconds may have been above `plf` for such a load, of which nothing is known: everything
+    /// stays on until it has come once more, but no longer than a baseline lives, and a tenth of
+    /// the time at most.
+    pub fn seek(&mut self, now: Nanos) {
+        if now >= self.again {
+            (self.sought, self.again) = (now + AGE, now + Nanos(AGE.0 * LEARNING_SHARE));
+        }
+    }
+
+    /// Whether everything is to stay on for that.
+    pub fn is_sought(&self, now: Nanos) -> bool {
+        self.periods == 0.0 && now < self.sought
+    }
+
     /// A period under a saving: kept if it is a heavier one that cannot be judged yet. Returns what
     /// must be judged now.
     pub fn wait(&mut self, period: Period) -> Option<Period> {
-        if self.periods > 0.0 || !period.heavier() {
+        if self.knows(&period) {
             return Some(period);
         }
         let first = (self.waiting.len() == WAITING).then(|| self.waiting.remove(0));
