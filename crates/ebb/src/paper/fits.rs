@@ -1,5 +1,5 @@
-//! What a paper's declared fit (`fits/`) came to: computed by `ebb-lab fit`, kept in
-//! `fits/results`, printed here.
+//! What a paper's declared fit came to: computed by `ebb-lab fit`, kept in `results` of its study,
+//! printed here.
 
 use anyhow::{Context, Result};
 use serde::Deserialize;
@@ -10,11 +10,11 @@ use super::verdict::{Bound, Form, Verdict};
 
 /// Results as `ebb-lab fit` wrote them, by paper.
 const RESULTS: &[(&str, &str)] = &[
-    ("eadc", include_str!("../../../../fits/results/eadc-e6.json")),
-    ("pacer", include_str!("../../../../fits/results/pacer.json")),
-    ("pacer", include_str!("../../../../fits/results/pacer-fig-7.json")),
-    ("pacman", include_str!("../../../../fits/results/pacman.json")),
-    ("sandman", include_str!("../../../../fits/results/sandman.json")),
+    ("eadc", include_str!("../../../../studies/eadc/results/fit.json")),
+    ("pacer", include_str!("../../../../studies/pacer/results/fit.json")),
+    ("pacer", include_str!("../../../../studies/pacer/results/fig-7.json")),
+    ("pacman", include_str!("../../../../studies/pacman/results/fit.json")),
+    ("sandman", include_str!("../../../../studies/sandman/results/fit.json")),
 ];
 
 #[derive(Deserialize)]

@@ -17,9 +17,9 @@ struct Kept {
 
 fn text(paper: Paper) -> Option<&'static str> {
     match paper {
-        Paper::Pacer => Some(include_str!("kept/pacer.json")),
-        Paper::Pacman => Some(include_str!("kept/pacman.json")),
-        Paper::Sandman => Some(include_str!("kept/sandman.json")),
+        Paper::Pacer => Some(include_str!("../../../../studies/pacer/kept.json")),
+        Paper::Pacman => Some(include_str!("../../../../studies/pacman/kept.json")),
+        Paper::Sandman => Some(include_str!("../../../../studies/sandman/kept.json")),
         Paper::Eadc | Paper::StorageServers => None,
     }
 }

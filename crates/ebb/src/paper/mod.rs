@@ -89,6 +89,17 @@ impl PaperArgs {
 }
 
 impl Paper {
+    /// Its folder in `studies`, and its name on the command line.
+    fn study(self) -> &'static str {
+        match self {
+            Self::Pacer => "pacer",
+            Self::Pacman => "pacman",
+            Self::Eadc => "eadc",
+            Self::Sandman => "sandman",
+            Self::StorageServers => "storage-servers",
+        }
+    }
+
     /// Figures that take longest.
     fn long(self) -> &'static [&'static str] {
         match self {
@@ -133,11 +144,12 @@ fn show(args: &PaperArgs, report: &Report, length: &str) -> Result<()> {
          calibrated: the number set a constant of the model. as stated: machine and load as in\n  \
          the text; open values are assumed, nothing is fitted.\n\
          {}\
-         docs/papers.md explains every deviation.\n",
+         studies/{}/README.md explains every deviation.\n",
         report.text(),
         study::left_out(args.name.long(), args.wanted()),
         args.seed,
-        report.reading()
+        report.reading(),
+        args.name.study()
     ))
 }
 
