@@ -4,7 +4,8 @@
 use anyhow::{Context, Result};
 use serde::Deserialize;
 
-use super::report::{Kind, Provenance, Report, Row};
+use super::kind::Kind;
+use super::report::{Provenance, Report, Row};
 use super::span::Span;
 use super::verdict::{Bound, Form, Verdict};
 
@@ -114,6 +115,9 @@ fn named(server: &str, name: &str, unit: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use clap::ValueEnum;
+
+    use super::super::Paper;
     use super::*;
 
     /// A changed declaration takes a new run.
@@ -139,7 +143,7 @@ mod tests {
                 let lab: Option<Verdict> = serde_json::from_value(told["verdict"].clone()).unwrap();
                 assert_eq!(row.judged(), lab, "{}: the lab has another rule", row.name);
             }
-            let mut report = Report::default();
+            let mut report = Paper::from_str(paper, false).unwrap().report().unwrap();
             add(&mut report, paper).unwrap();
             assert!(report.text().contains(&fit.provenance.declaration));
         }

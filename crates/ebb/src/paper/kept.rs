@@ -46,7 +46,7 @@ mod tests {
     #[test]
     fn every_paper_with_long_figures_has_kept_rows() {
         for paper in Paper::value_variants() {
-            let mut report = Report::default();
+            let mut report = paper.report().unwrap();
             add(&mut report, *paper).unwrap();
             assert_eq!(report.rows.is_empty(), paper.long().is_empty(), "{paper:?}");
             assert!(report.rows.iter().all(|row| row.kept), "{paper:?}");
