@@ -11,11 +11,11 @@ from ebb_lab import cli
 ROOT = Path(__file__).parents[2]
 PAGES = sorted(
     path
-    for folder in ("", "docs", "docs/policies", "docs/models", "judge", "lab")
-    for path in (ROOT / folder).glob("*.md")
+    for pages in ("*.md", "docs/**/*.md", "studies/**/*.md", "lab/*.md")
+    for path in ROOT.glob(pages)
 )
 #: Folders of the repository: what lies elsewhere is the reader's.
-OURS = ("examples/", "fits/", "judge/")
+OURS = ("examples/", "studies/")
 
 
 def calls(page: Path) -> list[list[str]]:

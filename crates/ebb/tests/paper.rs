@@ -124,7 +124,7 @@ fn a_fit_is_printed_with_what_repeats_it() {
     let args = ["paper", "eadc", "--figure", "fit"];
     let text = prints(&args);
     for words in [
-        "Computed beforehand, by ebb-lab fit fits/eadc-e6.toml",
+        "Computed beforehand, by ebb-lab fit studies/eadc/fit.toml",
         "points were simulated",
         "predicted",
     ] {
@@ -132,7 +132,7 @@ fn a_fit_is_printed_with_what_repeats_it() {
     }
     let report = json(&[&args[..], &["--json"]].concat());
     valid("paper-5", &report);
-    assert_eq!(report["fits"][0]["declaration"], "fits/eadc-e6.toml");
+    assert_eq!(report["fits"][0]["declaration"], "studies/eadc/fit.toml");
 }
 
 #[test]

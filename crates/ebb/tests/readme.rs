@@ -12,7 +12,7 @@ const CHEAP: [&str; 8] =
     ["sim", "trace", "completions", "replay", "profile", "config", "probe", "characterise"];
 
 /// Pages whose commands made the numbers beside them, which takes long.
-const RECORDS: [&str; 4] = ["docs/policies/", "docs/papers.md", "docs/benchmarks.md", "judge/"];
+const RECORDS: [&str; 3] = ["docs/policies/", "docs/benchmarks.md", "studies/"];
 
 /// What only a reader has: files and places, a measurement, what `ebb-lab fit` and scripts made.
 const READERS: [&str; 9] =
@@ -132,7 +132,7 @@ fn every_command_of_the_pages_is_known() {
 #[test]
 fn commands_work_as_pasted() {
     let folder = tempfile::tempdir().unwrap();
-    for there in ["examples", "fits", "judge"] {
+    for there in ["examples", "studies"] {
         symlink(root().join(there), folder.path().join(there)).unwrap();
     }
     let binary = Path::new(env!("CARGO_BIN_EXE_ebb")).parent().unwrap();

@@ -1,20 +1,21 @@
-//! What a paper's declared fit (`fits/`) came to: computed by `ebb-lab fit`, kept in
-//! `fits/results`, printed here.
+//! What a paper's declared fit came to: computed by `ebb-lab fit`, kept in `results` of its study,
+//! printed here.
 
 use anyhow::{Context, Result};
 use serde::Deserialize;
 
-use super::report::{Kind, Provenance, Report, Row};
+use super::kind::Kind;
+use super::report::{Provenance, Report, Row};
 use super::span::Span;
 use super::verdict::{Bound, Form, Verdict};
 
 /// Results as `ebb-lab fit` wrote them, by paper.
 const RESULTS: &[(&str, &str)] = &[
-    ("eadc", include_str!("../../../../fits/results/eadc-e6.json")),
-    ("pacer", include_str!("../../../../fits/results/pacer.json")),
-    ("pacer", include_str!("../../../../fits/results/pacer-fig-7.json")),
-    ("pacman", include_str!("../../../../fits/results/pacman.json")),
-    ("sandman", include_str!("../../../../fits/results/sandman.json")),
+    ("eadc", include_str!("../../../../studies/eadc/results/fit.json")),
+    ("pacer", include_str!("../../../../studies/pacer/results/fit.json")),
+    ("pacer", include_str!("../../../../studies/pacer/results/fig-7.json")),
+    ("pacman", include_str!("../../../../studies/pacman/results/fit.json")),
+    ("sandman", include_str!("../../../../studies/sandman/results/fit.json")),
 ];
 
 #[derive(Deserialize)]
@@ -114,6 +115,9 @@ fn named(server: &str, name: &str, unit: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use clap::ValueEnum;
+
+    use super::super::Paper;
     use super::*;
 
     /// A changed declaration takes a new run.
@@ -139,7 +143,7 @@ mod tests {
                 let lab: Option<Verdict> = serde_json::from_value(told["verdict"].clone()).unwrap();
                 assert_eq!(row.judged(), lab, "{}: the lab has another rule", row.name);
             }
-            let mut report = Report::default();
+            let mut report = Paper::from_str(paper, false).unwrap().report().unwrap();
             add(&mut report, paper).unwrap();
             assert!(report.text().contains(&fit.provenance.declaration));
         }

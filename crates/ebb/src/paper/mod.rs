@@ -4,17 +4,19 @@ mod drive;
 mod eadc;
 mod fits;
 mod kept;
+mod kind;
 mod lab;
 mod pacer;
 mod pacman;
 mod report;
 mod sandman;
 mod span;
+mod stated;
 mod storage_servers;
 mod study;
 mod verdict;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
 
 use ebb_policy::units::Nanos;
@@ -27,6 +29,7 @@ use crate::server::Server;
 use lab::Lab;
 use report::Report;
 use sandman::here::{self, HereArgs};
+use stated::Stated;
 use study::{Part, Study, Wanted};
 
 /// PACMAN decides every five seconds and PACER learns for as long.
@@ -89,6 +92,35 @@ impl PaperArgs {
 }
 
 impl Paper {
+    /// Its folder in `studies`, and its name on the command line.
+    fn study(self) -> &'static str {
+        match self {
+            Self::Pacer => "pacer",
+            Self::Pacman => "pacman",
+            Self::Eadc => "eadc",
+            Self::Sandman => "sandman",
+            Self::StorageServers => "storage-servers",
+        }
+    }
+
+    /// What it states.
+    fn stated(self) -> &'static str {
+        match self {
+            Self::Pacer => include_str!("../../../../studies/pacer/stated.toml"),
+            Self::Pacman => include_str!("../../../../studies/pacman/stated.toml"),
+            Self::Eadc => include_str!("../../../../studies/eadc/stated.toml"),
+            Self::Sandman => include_str!("../../../../studies/sandman/stated.toml"),
+            Self::StorageServers => include_str!("../../../../studies/storage-servers/stated.toml"),
+        }
+    }
+
+    /// A report of it, with nothing run yet.
+    fn report(self) -> Result<Report> {
+        let stated = Stated::read(self.stated());
+        let place = || format!("studies/{}/stated.toml", self.study());
+        Ok(Report::new(stated.with_context(place)?))
+    }
+
     /// Figures that take longest.
     fn long(self) -> &'static [&'static str] {
         match self {
@@ -133,11 +165,12 @@ fn show(args: &PaperArgs, report: &Report, length: &str) -> Result<()> {
          calibrated: the number set a constant of the model. as stated: machine and load as in\n  \
          the text; open values are assumed, nothing is fitted.\n\
          {}\
-         docs/papers.md explains every deviation.\n",
+         studies/{}/README.md explains every deviation.\n",
         report.text(),
         study::left_out(args.name.long(), args.wanted()),
         args.seed,
-        report.reading()
+        report.reading(),
+        args.name.study()
     ))
 }
 
@@ -171,7 +204,7 @@ fn evaluate(
         threads: args.threads,
         progress: Progress::new(args.quiet),
     };
-    let mut study = Study { lab, duration: args.duration, report: Report::default() };
+    let mut study = Study { lab, duration: args.duration, report: args.name.report()? };
     study.report.interrupted = study::run(&parts, &mut study)?;
     let length = study.length(usual).to_string();
     Ok((study.report, length))
@@ -181,7 +214,8 @@ fn evaluate(
 fn sleep(args: &PaperArgs) -> Result<Report> {
     let parts = study::choose(sandman::PARTS, args.name.long(), args.wanted())?;
     without_duration(args, "the length of sandman's runs follows from its bursts and periods")?;
-    let mut study = sandman::Study::new(args.seed, args.threads, Progress::new(args.quiet))?;
+    let (report, progress) = (args.name.report()?, Progress::new(args.quiet));
+    let mut study = sandman::Study::new(report, args.seed, args.threads, progress)?;
     study.report.interrupted = study::run(&parts, &mut study)?;
     Ok(study.report)
 }
@@ -190,8 +224,8 @@ fn sleep(args: &PaperArgs) -> Result<Report> {
 fn replace(args: &PaperArgs) -> Result<Report> {
     let parts = study::choose(storage_servers::PARTS, args.name.long(), args.wanted())?;
     without_duration(args, "storage-servers' runs end with their bytes")?;
-    let progress = Progress::new(args.quiet);
-    let mut study = storage_servers::Study::new(args.seed, args.threads, progress);
+    let (report, progress) = (args.name.report()?, Progress::new(args.quiet));
+    let mut study = storage_servers::Study::new(report, args.seed, args.threads, progress);
     study.report.interrupted = study::run(&parts, &mut study)?;
     Ok(study.report)
 }

@@ -2,77 +2,15 @@
 
 use std::fmt;
 
+use anyhow::Result;
 use comfy_table::{CellAlignment, ContentArrangement, LineStyle, Table, presets};
 use serde::{Deserialize, Serialize};
 
+use super::kind::Kind;
 use super::span::Span;
+use super::stated::{Fact, Stated};
 use super::verdict::{Bound, Form, Verdict};
 use crate::text::short;
-
-/// Whether a number set the profile or only checks it. They never mix: no constant is chosen
-/// because it moves a row of another kind than the first.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Kind {
-    /// A component figure that set a constant of the profile.
-    Calibrated,
-    /// A result of one machine and one load, made as the text states them; what it leaves open is
-    /// assumed, and nothing is fitted.
-    AsStated,
-    /// The same under a load that is harder than the paper's own.
-    Stress,
-    /// A stated number beside another comparison than the one it was stated for, because of what
-    /// else the text says: a reading of the paper, which validates nothing.
-    Reinterpreted,
-    /// A result of the baseline, which values that the text leaves open were fitted to; or these.
-    Fitted,
-    /// A result of the treatment, over all that the baseline leaves open.
-    Predicted,
-    /// What follows from other numbers of the same text.
-    Arithmetic,
-    /// What no paper states: the twin's alone.
-    Modelled,
-}
-
-impl Kind {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Calibrated => "calibrated",
-            Self::AsStated => "as stated",
-            Self::Stress => "stress",
-            Self::Reinterpreted => "reinterpreted",
-            Self::Fitted => "fitted",
-            Self::Predicted => "predicted",
-            Self::Arithmetic => "arithmetic",
-            Self::Modelled => "modelled",
-        }
-    }
-
-    /// What it means, for people; kinds that every report explains have none.
-    fn meaning(self) -> Option<&'static str> {
-        match self {
-            Self::Calibrated | Self::AsStated => None,
-            Self::Stress => Some("a load harder than the paper's, so its number does not apply."),
-            Self::Reinterpreted => Some(
-                "the paper's number beside another comparison than stated, because other\n  \
-                 parts of the text suggest it. It validates nothing.",
-            ),
-            Self::Fitted => Some(
-                "a result of the baseline that open values were fitted to, or one of\n  \
-                 these values.",
-            ),
-            Self::Predicted => Some(
-                "follows from inputs and the fit; no value was set by it. The range is over\n  \
-                 open values and seeds. Not identified: it contains the number, but is \
-                 wider\n  than a tenth of it, or of what remains where percent less are stated.",
-            ),
-            Self::Arithmetic => {
-                Some("follows from other numbers of the same text, within their rounding.")
-            }
-            Self::Modelled => Some("the twin's alone; the text states nothing."),
-        }
-    }
-}
 
 /// One number that the text states, or that stands beside them.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -222,70 +160,55 @@ pub struct Report {
     /// What computed the rows that were kept.
     #[serde(skip)]
     pub kept: Option<String>,
-}
-
-impl Default for Report {
-    fn default() -> Self {
-        let (rows, curves, fits) = (Vec::new(), Vec::new(), Vec::new());
-        Self { schema: 5, rows, curves, fits, interrupted: false, kept: None }
-    }
+    /// What the text states.
+    #[serde(skip)]
+    pub stated: Stated,
 }
 
 impl Report {
-    /// Adds a number that set the profile.
-    pub fn calibrated(&mut self, figure: &str, quantity: &str, paper: f64, twin: f64) {
-        self.row(figure, quantity, paper, twin, Kind::Calibrated);
+    /// Nothing run yet, of what a paper states.
+    pub fn new(stated: Stated) -> Self {
+        let (rows, curves, fits) = (Vec::new(), Vec::new(), Vec::new());
+        Self { schema: 5, rows, curves, fits, interrupted: false, kept: None, stated }
     }
-    /// Adds a result of the machine and load as stated, with nothing fitted.
-    pub fn as_stated(&mut self, figure: &str, quantity: &str, paper: f64, twin: f64) {
-        self.row(figure, quantity, paper, twin, Kind::AsStated);
+
+    /// Adds what the twin gives beside what the text states in this row.
+    ///
+    /// # Errors
+    /// An unknown row; as of the next two.
+    pub fn row(&mut self, id: &str, twin: f64) -> Result<()> {
+        let Fact { figure, quantity, kind, paper, bound } = self.stated.fact(id)?;
+        let row = Row::new(figure, quantity, paper.map(|paper| paper.middle), Some(twin), kind);
+        self.rows.push(match (bound, paper) {
+            (Some(bound), Some(paper)) => {
+                let verdict = Some(bound.judge(paper, Span::exact(twin)));
+                Row { bound: Some(bound), verdict, deviation: None, ..row }
+            }
+            _ => row,
+        });
+        Ok(())
     }
-    /// Adds a result under a load harder than the paper's.
-    pub fn stress(&mut self, figure: &str, quantity: &str, paper: f64, twin: f64) {
-        self.row(figure, quantity, paper, twin, Kind::Stress);
+
+    /// The same of a result with its range.
+    pub fn range(&mut self, id: &str, found: Span) -> Result<()> {
+        let Fact { figure, quantity, kind, paper, .. } = self.stated.fact(id)?;
+        let row = Row::ranged(figure, quantity, paper, found, kind);
+        let verdict = match paper {
+            Some(paper) if kind == Kind::Predicted => Some(Form::of(quantity).judge(paper, found)),
+            _ => row.verdict,
+        };
+        self.rows.push(Row { verdict, ..row });
+        Ok(())
     }
-    /// Adds a number beside another comparison than the one it was stated for.
-    pub fn reinterpreted(&mut self, figure: &str, quantity: &str, paper: f64, twin: f64) {
-        self.row(figure, quantity, paper, twin, Kind::Reinterpreted);
-    }
-    /// Adds a number to compare that the twin does not have, and why.
-    pub fn missing(&mut self, figure: &str, quantity: &str, paper: f64, note: String) {
-        let row = Row::new(figure, quantity, Some(paper), None, Kind::AsStated);
+
+    /// The same of a number that the twin does not have, and why.
+    pub fn missing(&mut self, id: &str, note: String) -> Result<()> {
+        let Fact { figure, quantity, kind, paper, .. } = self.stated.fact(id)?;
+        let row = Row::new(figure, quantity, paper.map(|paper| paper.middle), None, kind);
         self.rows.push(Row { note: Some(note), ..row });
+        Ok(())
     }
-    /// Adds a result of the baseline, or a value that was fitted to them.
-    pub fn fitted(&mut self, figure: &str, quantity: &str, paper: Option<Span>, found: Span) {
-        self.rows.push(Row::ranged(figure, quantity, paper, found, Kind::Fitted));
-    }
-    /// Adds a result of the treatment, which the text writes in this form.
-    pub fn predicted(
-        &mut self,
-        figure: &str,
-        quantity: &str,
-        form: Form,
-        paper: Span,
-        found: Span,
-    ) {
-        let row = Row::ranged(figure, quantity, Some(paper), found, Kind::Predicted);
-        self.rows.push(Row { verdict: Some(form.judge(paper, found)), ..row });
-    }
-    /// Adds a result beside a bound that the text states, such as "within 5 %".
-    pub fn at_most(&mut self, figure: &str, quantity: &str, paper: f64, twin: f64) {
-        let row = Row::new(figure, quantity, Some(paper), Some(twin), Kind::AsStated);
-        let verdict = Some(Bound::Most.judge(Span::exact(paper), Span::exact(twin)));
-        self.rows.push(Row { bound: Some(Bound::Most), verdict, deviation: None, ..row });
-    }
-    /// Adds what follows from other numbers of the text, beside what it states.
-    pub fn arithmetic(&mut self, figure: &str, quantity: &str, paper: Option<Span>, found: Span) {
-        self.rows.push(Row::ranged(figure, quantity, paper, found, Kind::Arithmetic));
-    }
-    /// Adds what no paper states.
-    pub fn modelled(&mut self, figure: &str, quantity: &str, found: Span) {
-        self.rows.push(Row::ranged(figure, quantity, None, found, Kind::Modelled));
-    }
-    fn row(&mut self, figure: &str, quantity: &str, paper: f64, twin: f64, kind: Kind) {
-        self.rows.push(Row::new(figure, quantity, Some(paper), Some(twin), kind));
-    }
+
     /// Adds a curve from (x, y) points.
     pub fn curve(&mut self, figure: &'static str, series: String, points: &[(f64, f64)]) {
         let (x, y) = points.iter().copied().unzip();
@@ -411,23 +334,29 @@ mod tests {
         }
     }
 
+    fn report() -> Report {
+        let stated = Stated::read(
+            "[a]\nfigure = \"Fig. 5\"\nkind = \"as-stated\"\n\
+             plain = { paper = 2.0, quantity = \"x\" }\n\
+             full-fans = { paper = 60.0, kind = \"reinterpreted\", quantity = \"y\" }\n\
+             most = { paper = 5.0, bound = \"most\", quantity = \"p99 over polling's, %\" }\n\
+             less = { paper = 85.0, half = 0.5, kind = \"predicted\", quantity = \"W saved, %\" }\n\
+             open = { kind = \"fitted\", quantity = \"open\" }\n",
+        );
+        Report::new(stated.unwrap())
+    }
+
     #[test]
     fn json_follows_the_published_schema() {
         let schema = include_str!("../../../../docs/json-schema/paper-5.json");
         let schema: serde_json::Value = serde_json::from_str(schema).unwrap();
-        let mut report = Report::default();
-        report.calibrated("Table I", "CPU at its peak, W", 210.0, 209.0);
-        report.as_stated("Fig. 5", "x", 2.0, 1.5);
-        report.stress("Fig. 5", "x, in bursts", 2.0, 3.5);
-        report.reinterpreted("Fig. 5", "y", 2.0, 1.5);
-        report.missing("Fig. 7", "z", 2.0, "no saving".into());
-        report.fitted("Fig. 8", "open", None, Span::stated(2.0, 1.0));
-        let (less, plain) = (Form::Less, Form::Plain);
-        report.predicted("Fig. 8", "a", less, Span::stated(85.0, 0.5), Span::stated(80.0, 2.0));
-        report.predicted("Fig. 8", "b", plain, Span::exact(2.0), Span::stated(2.0, 1.0));
-        report.at_most("Fig. 8", "e", 5.0, 3.0);
-        report.arithmetic("Fig. 8", "c", Some(Span::exact(2.0)), Span::exact(2.0));
-        report.modelled("today", "d", Span::exact(2.0));
+        let mut report = report();
+        report.row("a/plain", 1.5).unwrap();
+        report.row("a/full-fans", 55.0).unwrap();
+        report.row("a/most", 3.0).unwrap();
+        report.range("a/less", Span::stated(80.0, 2.0)).unwrap();
+        report.range("a/open", Span::stated(2.0, 1.0)).unwrap();
+        report.missing("a/plain", "no saving".into()).unwrap();
         report.curve("Fig. 6", "y over x".into(), &[(0.0, 1.0), (1.0, 2.0)]);
         let json = serde_json::to_value(&report).unwrap();
         let validator = jsonschema::validator_for(&schema).unwrap();
@@ -436,21 +365,28 @@ mod tests {
 
     #[test]
     fn the_deviation_is_relative_to_the_paper() {
-        let mut report = Report::default();
-        report.as_stated("Fig. 5", "x", 2.0, 1.5);
+        let mut report = report();
+        report.row("a/plain", 1.5).unwrap();
         assert_eq!(report.rows[0].deviation, Some(-0.25));
         assert!(report.text().contains("-25.0 %"), "{}", report.text());
     }
 
     #[test]
+    fn percent_saved_are_predicted_by_what_remains() {
+        let mut report = report();
+        report.range("a/less", Span::stated(85.0, 2.0)).unwrap();
+        assert_eq!(report.rows[0].verdict, Some(Verdict::NotIdentified));
+    }
+
+    #[test]
     fn a_number_of_another_comparison_or_none_at_all_cannot_be_taken_for_a_validation() {
-        let mut report = Report::default();
-        report.reinterpreted("Fig. 10", "over full fans", 60.0, 55.0);
-        report.missing("Fig. 10", "over JETC, x", 1.8, "no saving".into());
+        let mut report = report();
+        report.row("a/full-fans", 55.0).unwrap();
+        report.missing("a/plain", "no saving".into()).unwrap();
         let text = report.text();
         let line = |what: &str| text.lines().find(|line| line.contains(what)).unwrap();
-        assert!(line("over full fans").trim_end().ends_with("reinterpreted"), "{text}");
-        assert!(line("over JETC").contains("no saving"), "{text}");
+        assert!(line(" y ").trim_end().ends_with("reinterpreted"), "{text}");
+        assert!(line(" x ").contains("no saving"), "{text}");
         let json = serde_json::to_value(&report).unwrap();
         assert_eq!(json["rows"][0]["kind"], "reinterpreted");
         assert!(json["rows"][1]["twin"].is_null() && json["rows"][1]["deviation"].is_null());
@@ -459,8 +395,8 @@ mod tests {
 
     #[test]
     fn a_bound_that_holds_has_no_deviation() {
-        let mut report = Report::default();
-        report.at_most("Bursts", "p99 over polling's, %", 5.0, 3.1);
+        let mut report = report();
+        report.row("a/most", 3.1).unwrap();
         let text = report.text();
         assert!(text.contains("≤ 5.00") && text.contains("as stated, inside"), "{text}");
         assert!(!text.contains("-38"), "{text}");

@@ -1,4 +1,4 @@
-//! The rule by which a stated number and a range are compared (docs/papers.md); `ebb-lab fit` has
+//! The rule by which a stated number and a range are compared (studies/README.md); `ebb-lab` has
 //! the same in `lab/src/ebb_lab/fitting/verdicts.py`.
 
 use serde::{Deserialize, Serialize};

@@ -1,4 +1,4 @@
-"""The rule by which a stated number and a range are compared (docs/papers.md; `ebb paper` has the
+"""The rule by which a stated number and a range are compared (studies/README.md; `ebb paper` has the
 same in crates/ebb/src/paper/verdict.rs)."""
 
 INSIDE = "inside the range"

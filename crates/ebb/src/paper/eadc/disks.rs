@@ -24,9 +24,8 @@ pub fn fan_sweep(study: &mut Study) -> Result<()> {
     let report = &mut study.report;
     report.curve("Fig. 5", "share of the disks' throughput over fan duty, %".into(), &points);
     let at = |duty| 100.0 * curve.throughput(duty);
-    report.calibrated("Fig. 5", "throughput left at 40 % PWM (minimal effect), %", 100.0, at(0.4));
-    report.calibrated("Fig. 5", "throughput left at full PWM, %", 40.0, at(1.0));
-    Ok(())
+    report.row("fig-5/at-40", at(0.4))?;
+    report.row("fig-5/at-full", at(1.0))
 }
 
 /// Fig. 6: disk throughput over vibration from outside, fans at half speed.
@@ -72,7 +71,7 @@ pub fn longer(study: &mut Study) -> Result<()> {
     report.curve("Fig. 7", "time, x, over loss of throughput, %".into(), &longer);
     report.curve("Fig. 7", "energy, x, over loss of throughput, %".into(), &loss(|at| at.2));
     if let Some(twin) = between(&longer, 20.0) {
-        report.as_stated("Fig. 7", "time of the work at 20 % less throughput, x", 1.25, twin);
+        report.row("fig-7/longer", twin)?;
     }
     Ok(())
 }

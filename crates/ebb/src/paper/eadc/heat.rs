@@ -56,8 +56,8 @@ pub fn leakage_and_fans(study: &mut Study) -> Result<()> {
         .min_by(|a, b| (a.fans + a.leakage).total_cmp(&(b.fans + b.leakage)))
         .copied()
         .context("no fan speed keeps the server running at full load")?;
-    report.calibrated("Fig. 3", "temperature of the least sum, °C", 67.0, best.celsius);
-    report.calibrated("Fig. 3", "fan speed of the least sum, rpm", 2400.0, best.rpm);
+    report.row("fig-3/celsius", best.celsius)?;
+    report.row("fig-3/rpm", best.rpm)?;
     let (_, curve) = characterise(study)?;
     normalised(&mut study.report, &steady, &curve);
     found_on_line(study)
@@ -94,9 +94,7 @@ fn found_on_line(study: &mut Study) -> Result<()> {
     let last = run.weather.len() - run.weather.len() / 4;
     let late = &run.weather[last.min(run.weather.len().saturating_sub(1))..];
     let mean = late.iter().map(|at| at.celsius).sum::<f64>() / late.len().max(1) as f64;
-    let quantity = "temperature that EADC settles at, disks idle, °C";
-    study.report.as_stated("Fig. 8", quantity, 67.0, mean);
-    Ok(())
+    study.report.row("fig-8/celsius", mean)
 }
 
 /// Fig. 4: head-room below the emergency threshold by fan speed, for several inlets.

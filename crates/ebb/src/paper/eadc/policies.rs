@@ -51,11 +51,11 @@ pub fn compared(study: &mut Study) -> Result<()> {
         tables.push(side_by_side(study, &POLICIES.map(Steer::Policy), &workloads)?);
     }
     curves(&mut study.report, &tables);
-    rows(&mut study.report, &tables);
+    rows(&mut study.report, &tables)?;
     // The present server is still E6.
     let [.., (_, workloads)] = SERVERS;
     let full = side_by_side(study, &[Steer::Fans(1.0)], &workloads)?;
-    over_full_speed(&mut study.report, &vec![full[0].clone(), tables[3][3].clone()]);
+    over_full_speed(&mut study.report, &vec![full[0].clone(), tables[3][3].clone()])?;
     by_inlet(study)
 }
 
@@ -141,40 +141,34 @@ fn curves(report: &mut Report, tables: &[Table]) {
 }
 
 /// The numbers that the text states (§VII).
-fn rows(report: &mut Report, tables: &[Table]) {
+fn rows(report: &mut Report, tables: &[Table]) -> Result<()> {
     let [dtm, jetc, eadc] = [1, 2, 3];
     let e6 = &tables[3];
     let of_e6 = |policy, of| saving(e6, policy, of);
-    report.as_stated("Fig. 10(a)", "EADC's disk wait saved on E6, %", 60.0, {
-        of_e6(eadc, |run| run.wait)
-    });
+    report.row("fig-10a/wait", of_e6(eadc, |run| run.wait))?;
     let duty = e6[eadc].iter().map(|run| run.duty).fold(0.0, f64::max);
-    report.as_stated("§VII-A", "highest fan duty under EADC on E6, %", 40.0, 100.0 * duty);
+    report.row("performance/duty", 100.0 * duty)?;
     // W6 has query 19.
-    let speedup = e6[0][2].query / e6[eadc][2].query;
-    report.as_stated("§VII-A", "speedup of query 19 on E6, x", 1.35, speedup);
+    report.row("performance/query-19", e6[0][2].query / e6[eadc][2].query)?;
     let runs = tables.iter().flat_map(|table| table[eadc].iter().zip(&table[0]));
     let faster: Vec<_> = runs.map(|(run, dlb)| 100.0 * (dlb.query / run.query - 1.0)).collect();
-    let quantity = "speedup of queries, mean of workloads and servers, %";
-    report.as_stated("§VII-A", quantity, 60.0, mean(&faster));
+    report.row("performance/queries", mean(&faster))?;
     let shaken: Vec<_> = e6[0].iter().map(|run| 100.0 * run.shaken).collect();
-    let quantity = "disk bandwidth lost to vibration under DLB on E6, %";
-    report.as_stated("§VII-A", quantity, 60.0, mean(&shaken));
+    report.row("performance/shaken", mean(&shaken))?;
     let energy = |run: &Came| run.energy;
     let saved: Vec<_> = tables.iter().map(|table| saving(table, eadc, energy)).collect();
-    report.as_stated("Fig. 10(b)", "EADC's energy saved, mean of servers, %", 63.0, mean(&saved));
+    report.row("fig-10b/energy", mean(&saved))?;
     let own = of_e6(eadc, energy);
-    for (policy, name, stated) in [(jetc, "JETC", 1.8), (dtm, "DTM", 4.5)] {
-        times(report, (name, stated), own, of_e6(policy, energy));
-    }
+    times(report, "fig-10b/over-jetc", "JETC", own, of_e6(jetc, energy))?;
+    times(report, "fig-10b/over-dtm", "DTM", own, of_e6(dtm, energy))?;
     let throttled = |table: &Table| -> Vec<f64> {
         table[eadc].iter().map(|run| 100.0 * run.throttled).collect()
     };
     let most = |table: &Table| throttled(table).into_iter().fold(0.0, f64::max);
     let six = throttled(e6);
-    report.as_stated("§VII-A", "throttling under EADC on E2, most, %", 0.77, most(&tables[1]));
-    report.as_stated("§VII-A", "throttling under EADC on E6, mean, %", 0.4, mean(&six));
-    report.as_stated("§VII-A", "throttling under EADC on E6, W4, %", 0.66, six[0]);
+    report.row("performance/throttled-e2", most(&tables[1]))?;
+    report.row("performance/throttled-e6", mean(&six))?;
+    report.row("performance/throttled-w4", six[0])
 }
 
 fn mean(values: &[f64]) -> f64 {
@@ -182,41 +176,37 @@ fn mean(values: &[f64]) -> f64 {
 }
 
 /// How many times what another policy saves EADC saves. Of nothing there is no multiple.
-fn times(report: &mut Report, (name, stated): (&str, f64), own: f64, other: f64) {
-    let quantity = format!("EADC's energy saving over {name}'s on E6, x");
+fn times(report: &mut Report, row: &str, name: &str, own: f64, other: f64) -> Result<()> {
     let (eadc, other_saves) = (own > 0.0, other > 0.0);
     let none = match (eadc, other_saves) {
-        (true, true) => return report.as_stated("Fig. 10(b)", &quantity, stated, own / other),
+        (true, true) => return report.row(row, own / other),
         (true, false) => format!("{name}: no saving"),
         (false, true) => "EADC: no saving".to_owned(),
         (false, false) => "no saving".to_owned(),
     };
-    report.missing("Fig. 10(b)", &quantity, stated, none);
+    report.missing(row, none)
 }
 
 /// The published savings beside those over fans that always turn at full speed: only such fans
 /// cost E6 the 60 % of its "disk bandwidth degradation" that §VII-A tells of the default policy.
 /// The text states them over DLB: what stands here is our reading.
-fn over_full_speed(report: &mut Report, runs: &Table) {
+fn over_full_speed(report: &mut Report, runs: &Table) -> Result<()> {
     let saved = |of| saving(runs, 1, of);
-    let quantity = "disk wait saved on E6 over full fans, %";
-    report.reinterpreted("Fig. 10(a)", quantity, 60.0, saved(|run| run.wait));
-    let quantity = "energy saved on E6 over full fans, %";
-    report.reinterpreted("Fig. 10(b)", quantity, 63.0, saved(|run| run.energy));
-    let speedup = runs[0][2].query / runs[1][2].query;
-    let quantity = "speedup of query 19 on E6 over full fans, x";
-    report.reinterpreted("§VII-A", quantity, 1.35, speedup);
+    report.row("fig-10a/wait-full", saved(|run| run.wait))?;
+    report.row("fig-10b/energy-full", saved(|run| run.energy))?;
+    report.row("performance/query-19-full", runs[0][2].query / runs[1][2].query)
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::super::Paper;
     use super::*;
 
     #[test]
     fn of_a_policy_that_saves_nothing_there_is_no_multiple() {
         let told = |own, other| {
-            let mut report = Report::default();
-            times(&mut report, ("JETC", 1.8), own, other);
+            let mut report = Paper::Eadc.report().unwrap();
+            times(&mut report, "fig-10b/over-jetc", "JETC", own, other).unwrap();
             let row = report.rows.remove(0);
             assert_eq!(row.paper, Some(1.8));
             (row.twin, row.note)

@@ -24,7 +24,7 @@ const SECOND: Nanos = Nanos::from_secs(1);
 /// Table I: one SSD, and what its idle states save of the whole server at the typical load.
 pub fn table_1(study: &mut Study) -> Result<()> {
     let Some(drive) = study.lab.server.profile.drive() else { return Ok(()) };
-    let (idle0, idle1) = ssd(&drive, &mut study.report);
+    let (idle0, idle1) = ssd(&drive, &mut study.report)?;
     let light = pressed(&study.lab, "rand-rw", 0.1)?;
     let light = study.experiment(ALL, light, study.length(USUAL));
     let runs = study.lab.all("Table I", &[light])?;
@@ -32,13 +32,12 @@ pub fn table_1(study: &mut Study) -> Result<()> {
     let drives = f64::from(study.lab.server.profile.drives.count);
     let saves = |to: f64| 100.0 * drives * (drive.power.ready.0 - to) / total;
     let report = &mut study.report;
-    report.calibrated("Table I", "whole server saved by Idle-0, %", 6.7, saves(idle0));
-    report.calibrated("Table I", "whole server saved by Idle-1, %", 10.3, saves(idle1));
-    Ok(())
+    report.row("table-1/saved-0", saves(idle0))?;
+    report.row("table-1/saved-1", saves(idle1))
 }
 
 /// The SSD by itself; gives the watts of its two idle states.
-fn ssd(drive: &DriveProfile, report: &mut Report) -> (f64, f64) {
+fn ssd(drive: &DriveProfile, report: &mut Report) -> Result<(f64, f64)> {
     let load = |rate| Load { op: Op::Read, bytes: 8192, random: true, depth: 256, rate };
     let most = measure(drive, 0, load(None), SECOND, SECOND).bytes_per_second;
     let loaded = |share: f64| {
@@ -48,21 +47,21 @@ fn ssd(drive: &DriveProfile, report: &mut Report) -> (f64, f64) {
     let ready = idle_power(drive, Nanos::ZERO, Nanos::from_micros(1)).0;
     let idle0 = idle_power(drive, Nanos::from_micros(2), Nanos::from_micros(100)).0;
     let idle1 = idle_power(drive, Nanos::from_millis(1), SECOND).0;
-    for (state, twin, watts, relative) in [
-        ("at 100 % load", loaded(1.0), 13.3, 1.56),
-        ("at 50 % load", loaded(0.5), 11.7, 1.38),
-        ("at 10 % load", loaded(0.1), 10.5, 1.24),
-        ("in Idle-0", idle0, 6.8, 0.8),
-        ("in Idle-1", idle1, 5.9, 0.69),
+    for (twin, watts, relative) in [
+        (loaded(1.0), "table-1/ssd-100", "table-1/ssd-100-over"),
+        (loaded(0.5), "table-1/ssd-50", "table-1/ssd-50-over"),
+        (loaded(0.1), "table-1/ssd-10", "table-1/ssd-10-over"),
+        (idle0, "table-1/idle-0", "table-1/idle-0-over"),
+        (idle1, "table-1/idle-1", "table-1/idle-1-over"),
     ] {
-        report.calibrated("Table I", &format!("SSD {state}, W"), watts, twin);
-        report.calibrated("Table I", &format!("SSD {state} over 0 %, x"), relative, twin / ready);
+        report.row(watts, twin)?;
+        report.row(relative, twin / ready)?;
     }
-    report.calibrated("Table I", "SSD at 0 % load, W", 8.5, ready);
+    report.row("table-1/ssd-0", ready)?;
     let wake = |idle| wake_latency(drive, idle).micros();
-    report.calibrated("Table I", "wake-up from Idle-0, us", 1.0, wake(Nanos::from_micros(100)));
-    report.calibrated("Table I", "wake-up from Idle-1, us", 200.0, wake(Nanos::from_millis(10)));
-    (idle0, idle1)
+    report.row("table-1/wake-0", wake(Nanos::from_micros(100)))?;
+    report.row("table-1/wake-1", wake(Nanos::from_millis(10)))?;
+    Ok((idle0, idle1))
 }
 
 /// Observation 1 and the rates at 10 % and full pressure (§III-B1).
@@ -75,17 +74,14 @@ pub fn observation_1(study: &mut Study) -> Result<()> {
     let runs = study.lab.all("Observation 1", &experiments)?;
     let report = &mut study.report;
     let light = runs[0].outcome.iops() / 1e3;
-    report.calibrated("§III-B1", "IOPS at 10 % pressure, thousands", 60.0, light);
-    report.calibrated("§III-B1", "IOPS at 100 % pressure, thousands", 600.0, maximum / 1e3);
+    report.row("pressure/light", light)?;
+    report.row("pressure/full", maximum / 1e3)?;
     let share = |shown: &Shown| {
         let energy = shown.outcome.energy;
         100.0 * ((energy.cpu + energy.ssd) / energy.total())
     };
-    let quantity = "CPU and SSD of the total, 10 % load, %";
-    report.calibrated("Obs. 1", quantity, 49.0, share(&runs[0]));
-    let quantity = "CPU and SSD of the total, full load, %";
-    report.calibrated("Obs. 1", quantity, 60.0, share(&runs[1]));
-    Ok(())
+    report.row("observation-1/light", share(&runs[0]))?;
+    report.row("observation-1/full", share(&runs[1]))
 }
 
 /// Fig. 6: the frequency of all cores.
@@ -96,11 +92,8 @@ pub fn frequency(study: &mut Study) -> Result<()> {
     let full = generate::by_name("rand-rw")?.saturating();
     let runs = sweep(study, "Fig. 6", "frequency, 100 % pressure", slow, &full)?;
     let report = &mut study.report;
-    let quantity = "mean latency at 30 % frequency, full pressure, x";
-    report.as_stated("Fig. 6", quantity, 2.5, at(&runs, slower, 0.3));
-    let quantity = "IOPS/W at 30 % frequency, full pressure, x";
-    report.as_stated("Fig. 6", quantity, 0.5, at(&runs, efficiency, 0.3));
-    Ok(())
+    report.row("fig-6/latency", at(&runs, slower, 0.3))?;
+    report.row("fig-6/efficiency", at(&runs, efficiency, 0.3))
 }
 
 /// Fig. 7: the number of active cores.
@@ -109,19 +102,13 @@ pub fn cores(study: &mut Study) -> Result<()> {
     let light = pressed(&study.lab, "rand-rw", 0.1)?;
     let runs = sweep(study, "Fig. 7", "active cores, 10 % pressure", few, &light)?;
     let report = &mut study.report;
-    let quantity = "IOPS/W with 63 % of cores, 10 % pressure, x";
-    report.as_stated("Fig. 7", quantity, 1.18, at(&runs, efficiency, 0.63));
-    let quantity = "mean latency with 63 % of cores (minimal impact), 10 % pressure, x";
-    report.as_stated("Fig. 7", quantity, 1.0, at(&runs, slower, 0.63));
-    let quantity = "p99 with 63 % of cores (minimal impact), 10 % pressure, x";
-    report.as_stated("Fig. 7", quantity, 1.0, at(&runs, tail, 0.63));
-    let quantity = "share of cores below which the mean latency rises, 10 % pressure";
-    report.as_stated("Fig. 7", quantity, 0.63, knee(&runs));
+    report.row("fig-7/efficiency", at(&runs, efficiency, 0.63))?;
+    report.row("fig-7/latency", at(&runs, slower, 0.63))?;
+    report.row("fig-7/tail", at(&runs, tail, 0.63))?;
+    report.row("fig-7/knee", knee(&runs))?;
     let full = generate::by_name("rand-rw")?.saturating();
     let runs = sweep(study, "Fig. 7", "active cores, 100 % pressure", few, &full)?;
-    let quantity = "p99 with 63 % of cores (closely resembles), full pressure, x";
-    study.report.as_stated("Fig. 7", quantity, 1.0, at(&runs, tail, 0.63));
-    Ok(())
+    study.report.row("fig-7/tail-full", at(&runs, tail, 0.63))
 }
 
 /// A relative value of a sweep at one of [`SHARES`].

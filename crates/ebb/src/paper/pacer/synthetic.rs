@@ -9,7 +9,7 @@ use ebb_twin::Outcome;
 use super::super::lab::{Experiment, Shown};
 use super::super::study::Study;
 use super::{
-    IDLE_DRIVES, efficiency, geometric_mean, policy, pressed, served, similar, slower, tail,
+    IDLE_DRIVES, efficiency, farthest, geometric_mean, policy, pressed, served, slower, tail,
 };
 
 /// The evaluation's tolerated loss where it names no other (§V).
@@ -43,18 +43,16 @@ pub fn tolerance(study: &mut Study) -> Result<()> {
         curve("Fig. 10", "p99 latency", tail);
         curve("Fig. 11", "IOPS/W", efficiency);
     }
-    tolerance_rows(study, &rows);
-    Ok(())
+    tolerance_rows(study, &rows)
 }
 
 /// The numbers of Figs. 10 and 11; `rows` are native and PACER by factor, a pressure each.
-fn tolerance_rows(study: &mut Study, rows: &[&[Shown]]) {
+fn tolerance_rows(study: &mut Study, rows: &[&[Shown]]) -> Result<()> {
     let report = &mut study.report;
     let (native, pacer) = (&rows[1][0].outcome, &rows[1][2].outcome);
     let saved = 100.0 * (1.0 - pacer.mean_power() / native.mean_power());
-    let quantity = "largest mean latency, plf 0.2, 10 % pressure, x";
-    report.as_stated("§V-A1", quantity, 1.15, slower(pacer, native));
-    report.as_stated("§V-A1", "power saved, plf 0.2, 10 % pressure, %", 20.0, saved);
+    report.row("tolerance/latency", slower(pacer, native))?;
+    report.row("tolerance/saved", saved)?;
     let each = |value: fn(&Outcome, &Outcome) -> f64| {
         rows.iter().flat_map(move |runs| {
             let of = move |(plf, run): (f64, &Shown)| (plf, value(&run.outcome, &runs[0].outcome));
@@ -63,9 +61,8 @@ fn tolerance_rows(study: &mut Study, rows: &[&[Shown]]) {
     };
     let kept = each(slower).filter(|(plf, slower)| *slower <= 1.0 + plf).count();
     let all = each(slower).count();
-    let quantity = "runs whose mean latency stays within plf, %";
-    report.as_stated("Fig. 10", quantity, 100.0, 100.0 * kept as f64 / all as f64);
-    similar(report, "Fig. 10", each(served).map(|(_, ratio)| ratio));
+    report.row("fig-10/within", 100.0 * kept as f64 / all as f64)?;
+    report.row("fig-10/iops", farthest(each(served).map(|(_, ratio)| ratio)))
 }
 
 /// Figs. 12 and 13: access patterns, at the typical pressure.
@@ -83,28 +80,25 @@ pub fn patterns(study: &mut Study) -> Result<()> {
     let each = |index: usize, value: fn(&Outcome, &Outcome) -> f64| {
         rows.iter().map(move |runs| value(&runs[index].outcome, &runs[0].outcome))
     };
-    for (index, policy, stated) in
-        [(1, "ondemand", 1.02), (2, "pacer", 1.18), (3, IDLE_DRIVES, 1.18)]
-    {
-        let mean = geometric_mean(each(index, efficiency));
-        let quantity = format!("IOPS/W of {policy}, geometric mean over patterns, x");
-        report.as_stated("Fig. 13", &quantity, stated, mean);
+    for (index, policy, row) in [
+        (1, "ondemand", "fig-13/ondemand"),
+        (2, "pacer", "fig-13/pacer"),
+        (3, IDLE_DRIVES, "fig-13/pacer-apst"),
+    ] {
+        report.row(row, geometric_mean(each(index, efficiency)))?;
         for (name, runs) in names.iter().zip(&rows) {
             let series = format!("{policy} on {name}: 1 mean latency, 2 p99, 3 IOPS/W");
             let points = bars(&runs[index].outcome, &runs[0].outcome);
             report.curve("Figs. 12, 13", series, &points);
         }
     }
-    for index in [2, 3] {
+    for (index, row) in [(2, "fig-12/within"), (3, "fig-12/within-apst")] {
         let kept = each(index, slower).filter(|slower| *slower <= 1.0 + PLF).count();
-        let quantity = format!("{}: patterns with a mean latency within plf, %", policies[index]);
-        report.as_stated("Fig. 12", &quantity, 100.0, 100.0 * kept as f64 / names.len() as f64);
+        report.row(row, 100.0 * kept as f64 / names.len() as f64)?;
     }
     let over = rows.iter().map(|runs| tail(&runs[2].outcome, &runs[1].outcome));
-    let quantity = "p99 of PACER over ondemand (comparable), geometric mean, x";
-    report.as_stated("Fig. 12", quantity, 1.0, geometric_mean(over));
-    similar(report, "Fig. 12", each(1, served).chain(each(2, served)));
-    Ok(())
+    report.row("fig-12/tail", geometric_mean(over))?;
+    report.row("fig-12/iops", farthest(each(1, served).chain(each(2, served))))
 }
 
 /// The three bars of a run in the paper's figures.
@@ -124,10 +118,8 @@ pub fn adaptors(study: &mut Study) -> Result<()> {
         let series = format!("{policy}: 1 mean latency, 2 p99, 3 IOPS/W");
         report.curve("Figs. 14, 15", series, &bars(&run.outcome, base));
     }
-    let ondemand = efficiency(&runs[1].outcome, base);
-    report.as_stated("Fig. 15", "IOPS/W of ondemand, x", 1.02, ondemand);
-    similar(report, "Fig. 14", runs[1..5].iter().map(|run| served(&run.outcome, base)));
-    Ok(())
+    report.row("fig-15/ondemand", efficiency(&runs[1].outcome, base))?;
+    report.row("fig-14/iops", farthest(runs[1..5].iter().map(|run| served(&run.outcome, base))))
 }
 
 /// Fig. 16: a burst from 3 % pressure to saturation with 32 KiB.
@@ -158,9 +150,8 @@ pub fn burst(study: &mut Study) -> Result<()> {
         }
     }
     let (native, pacer) = (&runs[0].outcome, &runs[1].outcome);
-    report.as_stated("Fig. 16", "IOPS in the burst over native, x", 1.0, served(pacer, native));
-    report.as_stated("Fig. 16", "p99 in the burst over native, x", 1.0, tail(pacer, native));
-    Ok(())
+    report.row("fig-16/iops", served(pacer, native))?;
+    report.row("fig-16/tail", tail(pacer, native))
 }
 
 /// How long after `start` all cores are active again; `None` where none were parked.

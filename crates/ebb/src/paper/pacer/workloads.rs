@@ -8,7 +8,7 @@ use ebb_twin::Outcome;
 
 use super::super::lab::{Experiment, Shown};
 use super::super::study::Study;
-use super::{IDLE_DRIVES, efficiency, policy, served, similar, slower, tail};
+use super::{IDLE_DRIVES, efficiency, farthest, policy, served, slower, tail};
 
 /// A day squeezed into half an hour: its six peaks last 15 s each.
 const DAY: Nanos = Nanos::from_secs(1800);
@@ -36,7 +36,7 @@ pub fn day(study: &mut Study) -> Result<()> {
     let runs = study.lab.all("Figs. 17, 18", &experiments)?;
     let low = 100.0 * time_below(0.1 * maximum, &runs[0]);
     let report = &mut study.report;
-    report.calibrated("Obs. 3", "time under 10 % pressure, %", 95.0, low);
+    report.row("observation-3/low", low)?;
     let [native, ondemand, pacer] = [0, 1, 2].map(|index| &runs[index].outcome);
     for (policy, run) in policies.iter().zip(&runs).skip(1) {
         let series = format!("{policy}: 1 mean latency, 2 p99, 3 IOPS/W");
@@ -45,14 +45,12 @@ pub fn day(study: &mut Study) -> Result<()> {
         let points = [(1.0, slower), (2.0, tail), (3.0, efficiency(of, native))];
         report.curve("Figs. 17, 18", series, &points);
     }
-    report.stress("Fig. 17", "mean latency of PACER, x", 1.19, slower(pacer, native));
-    report.stress("Fig. 17", "mean latency of ondemand, x", 1.26, slower(ondemand, native));
-    similar(report, "Fig. 17", [served(pacer, native), served(ondemand, native)]);
-    report.stress("Fig. 18", "IOPS/W of PACER, x", 1.23, efficiency(pacer, native));
-    report.stress("Fig. 18", "IOPS/W of ondemand, x", 1.02, efficiency(ondemand, native));
-    let quantity = "IOPS/W of PACER over ondemand, x";
-    report.stress("Fig. 18", quantity, 1.21, efficiency(pacer, ondemand));
-    Ok(())
+    report.row("fig-17/pacer", slower(pacer, native))?;
+    report.row("fig-17/ondemand", slower(ondemand, native))?;
+    report.row("fig-17/iops", farthest([served(pacer, native), served(ondemand, native)]))?;
+    report.row("fig-18/pacer", efficiency(pacer, native))?;
+    report.row("fig-18/ondemand", efficiency(ondemand, native))?;
+    report.row("fig-18/over-ondemand", efficiency(pacer, ondemand))
 }
 
 /// Share of the time in control periods in which fewer requests per second arrived than `limit`.
@@ -68,10 +66,24 @@ fn time_below(limit: f64, run: &Shown) -> f64 {
 
 /// Fig. 19: MLPerf Storage.
 pub fn training(study: &mut Study) -> Result<()> {
-    // Power of PACER and ondemand below native's, %, and native's over PACER's.
-    for (name, pacer_saves, ondemand_saves, gain) in
-        [("3d-unet", 13.0, 2.0, 1.15), ("bert", 22.0, 2.5, 1.28)]
-    {
+    // Saved by PACER, with idle drives and by ondemand; native's power over PACER's; throughput.
+    let unet = [
+        "fig-19/unet-pacer",
+        "fig-19/unet-apst",
+        "fig-19/unet-ondemand",
+        "abstract/unet",
+        "fig-19/unet-served",
+        "fig-19/unet-served-ondemand",
+    ];
+    let bert = [
+        "fig-19/bert-pacer",
+        "fig-19/bert-apst",
+        "fig-19/bert-ondemand",
+        "abstract/bert",
+        "fig-19/bert-served",
+        "fig-19/bert-served-ondemand",
+    ];
+    for (name, rows) in [("3d-unet", unet), ("bert", bert)] {
         let workload = generate::by_name(name)?;
         let policies = ["native", "ondemand", "pacer", IDLE_DRIVES];
         let experiments = policies.map(|name| Experiment {
@@ -83,18 +95,16 @@ pub fn training(study: &mut Study) -> Result<()> {
         let [native, ondemand, pacer, idle] = [0, 1, 2, 3].map(|index| &runs[index].outcome);
         let less = |of: &Outcome| native.mean_power() / of.mean_power();
         let saved = |of: &Outcome| 100.0 * (1.0 - 1.0 / less(of));
-        let report = &mut study.report;
-        let quantity = format!("power saved by PACER, {name}, %");
-        report.as_stated("Fig. 19", &quantity, pacer_saves, saved(pacer));
-        let quantity = format!("power saved by {IDLE_DRIVES}, {name}, %");
-        report.as_stated("Fig. 19", &quantity, pacer_saves, saved(idle));
-        let quantity = format!("power saved by ondemand, {name}, %");
-        report.as_stated("Fig. 19", &quantity, ondemand_saves, saved(ondemand));
-        let quantity = format!("power of native over PACER's, {name}, x");
-        report.as_stated("Abstract", &quantity, gain, less(pacer));
-        for (policy, of) in [("PACER", pacer), ("ondemand", ondemand)] {
-            let quantity = format!("throughput under {policy}, {name}, x");
-            report.as_stated("Fig. 19", &quantity, 1.0, served(of, native));
+        let found = [
+            saved(pacer),
+            saved(idle),
+            saved(ondemand),
+            less(pacer),
+            served(pacer, native),
+            served(ondemand, native),
+        ];
+        for (row, twin) in rows.into_iter().zip(found) {
+            study.report.row(row, twin)?;
         }
     }
     Ok(())

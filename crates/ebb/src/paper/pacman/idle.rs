@@ -29,7 +29,7 @@ pub fn ratios(study: &mut Study) -> Result<()> {
         }
         for name in ["sspc", "pacman"] {
             let (duration, warmup) = (Some(length), Nanos(length.0 / 16 * 11));
-            let steady = policy(study, name, &workload);
+            let steady = policy(study, name, &workload)?;
             experiments.push(Experiment { duration, warmup, ..steady });
         }
     }
@@ -47,12 +47,11 @@ pub fn ratios(study: &mut Study) -> Result<()> {
         curve("GB/s", &|outcome| rate(outcome, 0, all) / GB);
         curve("W", &|outcome| watts(outcome, 0, all));
     }
-    rows(&mut study.report, &pairs, all);
-    Ok(())
+    rows(&mut study.report, &pairs, all)
 }
 
 /// The numbers that the text states.
-fn rows(report: &mut Report, pairs: &[&[Shown]], all: u16) {
+fn rows(report: &mut Report, pairs: &[&[Shown]], all: u16) -> Result<()> {
     let gains = |index: usize| {
         let (sspc, pacman) = (&pairs[index][0].outcome, &pairs[index][1].outcome);
         let faster = percent(rate(pacman, 0, all), rate(sspc, 0, all));
@@ -60,27 +59,23 @@ fn rows(report: &mut Report, pairs: &[&[Shown]], all: u16) {
     };
     let level = |index: usize| rate(&pairs[index][1].outcome, 0, all) / GB;
     // Whatever the depth of fio's queues, which the paper does not state: 2 to 64 give the same.
-    report.as_stated("Fig. 6(a)", "throughput, no drive idle (38-40), GB/s", 39.0, level(0));
-    for (index, share) in [(1, 13), (2, 31), (3, 50)] {
-        let quantity = format!("throughput of PACMAN, {share} % idle (38-40), GB/s");
-        report.as_stated("Fig. 6(a)", &quantity, 39.0, level(index));
+    let levels = ["fig-6a/idle-0", "fig-6a/idle-13", "fig-6a/idle-31", "fig-6a/idle-50"];
+    for (index, row) in levels.into_iter().enumerate() {
+        report.row(row, level(index))?;
     }
     let (faster, hungrier) = gains(0);
-    let quantity = "PACMAN's throughput over SSPC, none idle (similar), x";
-    report.as_stated("Fig. 6(a)", quantity, 1.0, 1.0 + faster / 100.0);
-    let quantity = "PACMAN's power over SSPC, none idle (similar), x";
-    report.as_stated("Fig. 6(a)", quantity, 1.0, 1.0 + hungrier / 100.0);
-    for (index, share, stated) in [(1, 13, [13.0, 5.0, 7.0]), (2, 31, [43.0, 14.0, 26.0])] {
+    report.row("fig-6a/throughput", 1.0 + faster / 100.0)?;
+    report.row("fig-6a/power", 1.0 + hungrier / 100.0)?;
+    let some =
+        ["fig-6b/throughput-13", "fig-6b/power-13", "fig-6b/by-power-13", "fig-6b/by-cap-13"];
+    let more =
+        ["fig-6b/throughput-31", "fig-6b/power-31", "fig-6b/by-power-31", "fig-6b/by-cap-31"];
+    for (index, rows) in [(1, some), (2, more)] {
         let (faster, hungrier) = gains(index);
         let efficiency = percent(1.0 + faster / 100.0, 1.0 + hungrier / 100.0);
-        for (what, stated, twin) in [
-            ("throughput", stated[0], faster),
-            ("power", stated[1], hungrier),
-            ("efficiency by power", stated[2], efficiency),
-            ("efficiency by cap", stated[0], faster),
-        ] {
-            let quantity = format!("{what} over SSPC, {share} % idle, %");
-            report.as_stated("Fig. 6(b)", &quantity, stated, twin);
+        for (row, twin) in rows.into_iter().zip([faster, hungrier, efficiency, faster]) {
+            report.row(row, twin)?;
         }
     }
+    Ok(())
 }

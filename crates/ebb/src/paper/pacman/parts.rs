@@ -8,7 +8,7 @@ use ebb_twin::drive::DriveProfile;
 
 use super::super::drive::{Load, Measured, measure};
 use super::super::study::Study;
-use super::{BUDGET, GB};
+use super::GB;
 
 const SECOND: Nanos = Nanos::from_secs(1);
 
@@ -22,18 +22,16 @@ pub fn table_1(study: &mut Study) -> Result<()> {
     let count = f64::from(profile.drives.count);
     let array = |ps| spec.cap(ps).0 * count;
     let report = &mut study.report;
-    report.calibrated("Table I", "CPU at its peak, W", 210.0, cpu.0);
-    report.calibrated("Table I", "16 SSDs at their peak, W", 400.0, array(0));
-    report.calibrated("§II-A", "32 SSDs at their peak, W", 800.0, spec.cap(0).0 * 32.0);
-    for (ps, stated) in (0..).zip([25.0, 21.0, 18.0, 14.0, 9.0]) {
-        report.calibrated("§VI-A", &format!("SSD's cap in PS{ps}, W"), stated, spec.cap(ps).0);
+    report.row("table-1/cpu", cpu.0)?;
+    report.row("table-1/ssds", array(0))?;
+    report.row("more/ssds", spec.cap(0).0 * 32.0)?;
+    for (ps, row) in (0..).zip(["caps/ps0", "caps/ps1", "caps/ps2", "caps/ps3", "caps/ps4"]) {
+        report.row(row, spec.cap(ps).0)?;
     }
     let saved = array(0) - array(3);
-    report.calibrated("Fig. 2", "16 SSDs capped in PS3, W", BUDGET.0, array(3));
-    report.calibrated("Fig. 2", "saved by PS3, W", 176.0, saved);
-    let more = (saved / spec.cap(3).0).floor();
-    report.calibrated("Fig. 2", "SSDs that could be added in PS3", 12.0, more);
-    Ok(())
+    report.row("fig-2/capped", array(3))?;
+    report.row("fig-2/saved", saved)?;
+    report.row("fig-2/added", (saved / spec.cap(3).0).floor())
 }
 
 /// Fig. 1: sequential writes in each power state.
@@ -44,11 +42,10 @@ pub fn states(study: &mut Study) -> Result<()> {
     let by_state: Vec<_> = (0..5).map(|ps| measure(&drive, ps, load, SECOND, SECOND)).collect();
     let rate = |ps: usize| by_state[ps].bytes_per_second / GB;
     let report = &mut study.report;
-    report.calibrated("Fig. 1", "sequential write in PS0, GB/s", 7.3, rate(0));
-    report.calibrated("Fig. 1", "sequential write in PS3, GB/s", 2.3, rate(3));
-    report.calibrated("Fig. 1", "lost from PS0 to PS3 (about), GB/s", 5.0, rate(0) - rate(3));
-    let watts = spec.cap(0).0 - spec.cap(3).0;
-    report.calibrated("Fig. 1", "cap lowered from PS0 to PS3, W", 11.0, watts);
+    report.row("fig-1/ps0", rate(0))?;
+    report.row("fig-1/ps3", rate(3))?;
+    report.row("fig-1/lost", rate(0) - rate(3))?;
+    report.row("fig-1/cap", spec.cap(0).0 - spec.cap(3).0)?;
     let points = |value: fn(&Measured) -> f64| {
         by_state.iter().enumerate().map(|(ps, m)| (ps as f64, value(m))).collect::<Vec<_>>()
     };
@@ -77,10 +74,8 @@ pub fn characteristics(study: &mut Study) -> Result<()> {
         study.report.curve("Fig. 3(a)", format!("{name}: power over GB/s, W"), &points);
         curves.push(points);
     }
-    let quantity = "throughput of one pattern over another's at like power (2 or more), x";
-    study.report.calibrated("Fig. 3(a)", quantity, 2.0, at_like_power(&curves));
-    collection(study, &drive);
-    Ok(())
+    study.report.row("fig-3a/patterns", at_like_power(&curves))?;
+    collection(study, &drive)
 }
 
 /// The most over the least throughput, at the highest power that all curves of (GB/s, W) reach.
@@ -98,7 +93,7 @@ fn at_like_power(curves: &[[(f64, f64); 5]]) -> f64 {
 }
 
 /// Fig. 3(b): random writes on a drive with all of its spare flash free, and with none.
-fn collection(study: &mut Study, drive: &DriveProfile) {
+fn collection(study: &mut Study, drive: &DriveProfile) -> Result<()> {
     let write = Load { op: Op::Write, bytes: 4096, random: true, depth: 64, rate: None };
     let with = |free, settle| {
         let mut drive = drive.clone();
@@ -107,14 +102,10 @@ fn collection(study: &mut Study, drive: &DriveProfile) {
     };
     let (fresh, collecting) = (with(1.0, Nanos::from_millis(100)), with(0.0, SECOND));
     let report = &mut study.report;
-    for (when, rate, measured) in
-        [("before collection", 6.5, fresh), ("in collection", 1.0, collecting)]
-    {
-        let twin = measured.bytes_per_second / GB;
-        report.calibrated("Fig. 3(b)", &format!("random write {when}, GB/s"), rate, twin);
-        let quantity = format!("power {when} (20-24), W");
-        report.calibrated("Fig. 3(b)", &quantity, 22.0, measured.power.0);
-    }
+    report.row("fig-3b/before", fresh.bytes_per_second / GB)?;
+    report.row("fig-3b/before-watts", fresh.power.0)?;
+    report.row("fig-3b/collecting", collecting.bytes_per_second / GB)?;
+    report.row("fig-3b/collecting-watts", collecting.power.0)
 }
 
 #[cfg(test)]

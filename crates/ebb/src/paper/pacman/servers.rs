@@ -17,7 +17,8 @@ const POLICIES: [&str; 5] = ["sspc", "pacman", "pacman-mean", "pacman-ema", "pac
 /// Figs. 5, 8 (fio) and 9: four servers on a quarter of the drives each.
 pub fn fio(study: &mut Study) -> Result<()> {
     let workload = generate::by_name("fio-servers")?;
-    let experiments = POLICIES.map(|name| policy(study, name, &workload));
+    let of = |name| policy(study, name, &workload);
+    let experiments = POLICIES.into_iter().map(of).collect::<Result<Vec<_>>>()?;
     let runs = study.lab.all("Figs. 5, 8, 9", &experiments)?;
     let all = study.lab.server.profile.drives.count;
     let (sspc, pacman) = (&runs[0].outcome, &runs[1].outcome);
@@ -25,16 +26,16 @@ pub fn fio(study: &mut Study) -> Result<()> {
     let hungrier = percent(watts(pacman, 0, all), watts(sspc, 0, all));
     let efficiency = percent(1.0 + faster / 100.0, 1.0 + hungrier / 100.0);
     let report = &mut study.report;
-    report.as_stated("Fig. 5(a)", "drive power under SSPC, W", 140.0, watts(sspc, 0, all));
-    report.as_stated("Fig. 5(a)", "drive power under PACMAN, W", 160.0, watts(pacman, 0, all));
-    report.as_stated("Fig. 5(b)", "PACMAN's throughput over SSPC, %", 41.0, faster);
-    report.as_stated("Fig. 5(b)", "PACMAN's power over SSPC, %", 14.0, hungrier);
-    report.as_stated("Fig. 5(b)", "PACMAN's efficiency by power over SSPC, %", 24.0, efficiency);
-    report.as_stated("Fig. 5(b)", "PACMAN's efficiency by cap over SSPC, %", 41.0, faster);
+    report.row("fig-5a/sspc", watts(sspc, 0, all))?;
+    report.row("fig-5a/pacman", watts(pacman, 0, all))?;
+    report.row("fig-5b/throughput", faster)?;
+    report.row("fig-5b/power", hungrier)?;
+    report.row("fig-5b/by-power", efficiency)?;
+    report.row("fig-5b/by-cap", faster)?;
     for part in workload.parts(all) {
-        server(report, &part, &runs);
+        server(report, &part, &runs)?;
         if part.name == "vdi" {
-            best_predictor(report, "vdi", 13.0, &part, &runs);
+            report.row("fig-8/vdi", over_others(&part, &runs))?;
         }
     }
     estimates(report, &runs[1]);
@@ -42,42 +43,32 @@ pub fn fio(study: &mut Study) -> Result<()> {
 }
 
 /// Figs. 5(c), 5(d) and 8: one of the four servers.
-fn server(report: &mut Report, part: &PartDevices, runs: &[Shown]) {
+fn server(report: &mut Report, part: &PartDevices, runs: &[Shown]) -> Result<()> {
     let name = &part.name;
     let of = |value: fn(&Outcome, u16, u16) -> f64, index: usize| {
         let value = |run: &Shown| value(&run.outcome, part.first, part.count);
         value(&runs[index]) / value(&runs[0])
     };
-    // Power over SSPC in % (the text calls the web server's similar), and throughput.
     let (power, throughput) = match name.as_str() {
-        "mail" => (Some(11.0), 1.2),
-        "vdi" => (Some(36.0), 2.4),
-        "media" => (Some(5.0), 1.15),
-        _ => (None, 1.0),
+        "mail" => ("fig-5c/mail", "fig-5d/mail"),
+        "vdi" => ("fig-5c/vdi", "fig-5d/vdi"),
+        "media" => ("fig-5c/media", "fig-5d/media"),
+        _ => ("fig-5c/web", "fig-5d/web"),
     };
-    let (quantity, stated, twin) = match power {
-        Some(stated) => ("power over SSPC, %", stated, percent(of(watts, 1), 1.0)),
-        None => ("power over SSPC (similar), x", 1.0, of(watts, 1)),
-    };
-    report.as_stated("Fig. 5(c)", &format!("{name}: {quantity}"), stated, twin);
-    let quantity = format!("{name}: throughput over SSPC, x");
-    report.as_stated("Fig. 5(d)", &quantity, throughput, of(rate, 1));
+    // The text calls the web server's similar, and has percent of the others.
+    let more = of(watts, 1);
+    report.row(power, if name == "web" { more } else { percent(more, 1.0) })?;
+    report.row(throughput, of(rate, 1))?;
     let points: Vec<_> = (1..runs.len()).map(|index| (index as f64, of(rate, index))).collect();
     let series = format!("{name}: throughput over SSPC of 1 Stat, 2 Mean, 3 EMA, 4 pacman-plus");
     report.curve("Fig. 8", series, &points);
+    Ok(())
 }
 
-/// Fig. 8: what the statistical predictor gains over the better of the other two.
-fn best_predictor(
-    report: &mut Report,
-    name: &str,
-    stated: f64,
-    part: &PartDevices,
-    runs: &[Shown],
-) {
+/// Fig. 8: what the statistical predictor gains over the better of the other two, in percent.
+fn over_others(part: &PartDevices, runs: &[Shown]) -> f64 {
     let of = |index: usize| rate(&runs[index].outcome, part.first, part.count);
-    let quantity = format!("Stat's throughput over the best other, {name}, %");
-    report.as_stated("Fig. 8", &quantity, stated, percent(of(1), of(2).max(of(3))));
+    percent(of(1), of(2).max(of(3)))
 }
 
 /// Fig. 9: what PACMAN expected against what a drive then drew.
@@ -105,8 +96,8 @@ fn estimates(report: &mut Report, shown: &Shown) {
 /// Figs. 7 and 8 (RocksDB): four instances insert a fixed amount of data, however long it takes.
 pub fn rocksdb(study: &mut Study) -> Result<()> {
     let workload = generate::by_name("rocksdb")?;
-    let experiments =
-        POLICIES.map(|name| Experiment { duration: None, ..policy(study, name, &workload) });
+    let whole = |name| anyhow::Ok(Experiment { duration: None, ..policy(study, name, &workload)? });
+    let experiments = POLICIES.into_iter().map(whole).collect::<Result<Vec<_>>>()?;
     let runs = study.lab.all("Figs. 7, 8", &experiments)?;
     let all = study.lab.server.profile.drives.count;
     let (sspc, pacman) = (&runs[0].outcome, &runs[1].outcome);
@@ -114,11 +105,11 @@ pub fn rocksdb(study: &mut Study) -> Result<()> {
     let faster = percent(rate(pacman, 0, all), rate(sspc, 0, all));
     let earlier = sspc.span.seconds() - pacman.span.seconds();
     let report = &mut study.report;
-    report.as_stated("Fig. 7(a)", "drive power over SSPC, %", 5.0, hungrier);
-    report.as_stated("Fig. 7(a)", "finished earlier than SSPC, s", 54.0, earlier);
-    report.as_stated("Fig. 7(b)", "efficiency by cap over SSPC, %", 11.0, faster);
+    report.row("fig-7a/power", hungrier)?;
+    report.row("fig-7a/earlier", earlier)?;
+    report.row("fig-7b/by-cap", faster)?;
     for part in workload.parts(all).iter().filter(|part| part.name == "sst-256-2") {
-        best_predictor(report, "SST_256_2", 12.0, part, &runs);
+        report.row("fig-8/sst-256-2", over_others(part, &runs))?;
     }
     let spans = runs.iter().map(|run| run.outcome.span.seconds());
     let points: Vec<_> = spans.enumerate().map(|(index, span)| (index as f64, span)).collect();
@@ -138,7 +129,7 @@ fn offered(study: &mut Study) -> Result<()> {
             instance.offer = Bytes(rate * 1_000_000);
         }
         for name in ["sspc", "pacman", "pacman-plus"] {
-            experiments.push(Experiment { duration: None, ..policy(study, name, &workload) });
+            experiments.push(Experiment { duration: None, ..policy(study, name, &workload)? });
         }
     }
     let runs = study.lab.all("Fig. 7 over offered rates", &experiments)?;

@@ -7,7 +7,7 @@ use ebb_policy::units::Nanos;
 use ebb_twin::reactor::{Load, Shown, Software};
 
 use super::lab::{CONFIGURATIONS, Configuration, SANDMAN, SPDK, Steer, Trial};
-use super::{NEAR, Study, percent};
+use super::{Study, percent};
 
 /// Rest, then a burst of a second (slides); not a whole number of coarse periods together, so that
 /// bursts fall differently into them. The rates are assumed.
@@ -53,13 +53,12 @@ fn curves(study: &mut Study, figure: &'static str, of: &[Configuration], runs: &
 pub fn configurations(study: &mut Study) -> Result<()> {
     let runs = run(study, "bursts", &CONFIGURATIONS)?;
     curves(study, "Bursts", &CONFIGURATIONS, &runs);
-    for (name, quantile) in [("p99", 0.99), ("p99.9", 0.999)] {
+    for (row, quantile) in [("bursts/tail", 0.99), ("bursts/far-tail", 0.999)] {
         let over = percent(runs[SANDMAN].quantile(quantile), runs[SPDK].quantile(quantile));
-        let quantity = format!("Sandman's {name} over busy polling's, % (within 5)");
-        study.report.at_most("Bursts", &quantity, NEAR, over);
+        study.report.row(row, over)?;
     }
     let trial = trial(study, CONFIGURATIONS[SPDK]);
-    study.shares("Bursts", "", &trial, &runs)
+    study.shares(["bursts/known", "bursts/sandman", "bursts/plus"], &trial, &runs)
 }
 
 /// Sandman's parts, one after another.

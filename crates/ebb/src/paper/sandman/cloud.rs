@@ -9,7 +9,7 @@ use ebb_trace::{OpenOptions, Request, Source, TraceError, open};
 use ebb_twin::reactor::{Load, Shown};
 
 use super::lab::{CONFIGURATIONS, SANDMAN, SPDK, Trial};
-use super::{NEAR, Study, percent};
+use super::{Study, percent};
 
 /// Time replayed, and the part not counted.
 const LENGTH: Nanos = Nanos::from_secs(16);
@@ -21,37 +21,44 @@ const COPIES: usize = 64;
 const LIKENESS: f64 = 130e3;
 /// Multiples of the golden ratio fall evenly and in no order between whole numbers.
 const GOLDEN: f64 = 0.618_033_988_749_894_9;
-/// "33.36 %" of energy, in percent.
-const SAVED: f64 = 33.36;
-/// What the traces at hand are.
-const TENCENT: &str = "Tencent's traces";
+/// What is replayed, and its rows.
+struct Cloud {
+    from: &'static str,
+    saved: &'static str,
+    tail: &'static str,
+    shares: [&'static str; 3],
+}
+const GENERATED: Cloud = Cloud {
+    from: "a generated likeness",
+    saved: "likeness/saved",
+    tail: "likeness/tail",
+    shares: ["likeness/known", "likeness/sandman", "likeness/plus"],
+};
+const TENCENT: Cloud = Cloud {
+    from: "Tencent's traces",
+    saved: "tencent/saved",
+    tail: "tencent/tail",
+    shares: ["tencent/known", "tencent/sandman", "tencent/plus"],
+};
 const MONTH_HOURS: f64 = 30.0 * 24.0;
 
 /// Replays public cloud traces where they are at hand, and a generated likeness.
 pub fn replay(study: &mut Study) -> Result<()> {
     let likeness = likeness();
     let steps = || Load::Steps { steps: likeness.clone(), writes: 0.3 };
-    compare(study, "a generated likeness", &steps)?;
+    compare(study, &GENERATED, &steps)?;
     let traces = traces();
     if traces.is_empty() {
         let why = || "no trace in EBB_DATA".to_owned();
-        study.report.missing("Cloud", &energy(TENCENT), SAVED, why());
-        study.report.missing("Cloud", &latency(TENCENT), NEAR, why());
-        return Ok(());
+        study.report.missing(TENCENT.saved, why())?;
+        return study.report.missing(TENCENT.tail, why());
     }
     let requests = overlay(&traces)?;
     let trace = || Load::Trace(Box::new(Replay { requests: requests.clone(), next: 0 }));
-    compare(study, TENCENT, &trace)
+    compare(study, &TENCENT, &trace)
 }
 
-fn energy(from: &str) -> String {
-    format!("Sandman's energy below busy polling's, {from}, %")
-}
-fn latency(from: &str) -> String {
-    format!("Sandman's p99 over busy polling's, {from}, % (within 5)")
-}
-
-fn compare(study: &mut Study, from: &str, load: &(dyn Fn() -> Load + Sync)) -> Result<()> {
+fn compare(study: &mut Study, cloud: &Cloud, load: &(dyn Fn() -> Load + Sync)) -> Result<()> {
     let trial = |configuration: &_| Trial {
         configuration: *configuration,
         load,
@@ -61,15 +68,14 @@ fn compare(study: &mut Study, from: &str, load: &(dyn Fn() -> Load + Sync)) -> R
         warmup: WARMUP,
     };
     let trials: Vec<_> = CONFIGURATIONS.iter().map(trial).collect();
+    let Cloud { from, saved, tail, shares } = *cloud;
     let runs = study.lab.all(from, &trials)?;
     curves(study, from, &runs);
-    let saved = -percent(runs[SANDMAN].energy.total().0, runs[SPDK].energy.total().0);
-    let quantity = energy(from);
-    study.report.as_stated("Cloud", &quantity, SAVED, saved);
+    let more = percent(runs[SANDMAN].energy.total().0, runs[SPDK].energy.total().0);
+    study.report.row(saved, -more)?;
     let over = percent(runs[SANDMAN].quantile(0.99), runs[SPDK].quantile(0.99));
-    let quantity = latency(from);
-    study.report.at_most("Cloud", &quantity, NEAR, over);
-    study.shares("Cloud", &format!(", {from}"), &trials[SPDK], &runs)
+    study.report.row(tail, over)?;
+    study.shares(shares, &trials[SPDK], &runs)
 }
 
 fn curves(study: &mut Study, from: &str, runs: &[Shown]) {

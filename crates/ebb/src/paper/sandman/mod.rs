@@ -14,9 +14,8 @@ use super::span::Span;
 use super::study::Part;
 use crate::progress::Progress;
 
-use ebb_twin::hindsight::reactors;
 use ebb_twin::reactor::Shown;
-use lab::{CONFIGURATIONS, Lab, PLUS, SANDMAN, SPDK, Trial};
+use lab::{Lab, PLUS, SANDMAN, SPDK, Trial};
 
 /// What the evaluation comes to, and where its experiments run.
 pub struct Study {
@@ -27,8 +26,13 @@ pub struct Study {
 
 impl Study {
     /// Nothing run yet.
-    pub fn new(seed: u64, threads: Option<u16>, progress: Progress) -> Result<Self> {
-        Ok(Self { lab: Lab::new(seed, threads, progress)?, report: Report::default() })
+    pub fn new(
+        report: Report,
+        seed: u64,
+        threads: Option<u16>,
+        progress: Progress,
+    ) -> Result<Self> {
+        Ok(Self { lab: Lab::new(seed, threads, progress)?, report })
     }
 }
 
@@ -46,29 +50,18 @@ pub const PARTS: &[Part<Study>] = &[
     Part { figures: &["fit"], run: |study| fits::add(&mut study.report, "sandman") },
 ];
 
-/// "Within 5 % in corner cases", in percent.
-const NEAR: f64 = 100.0 * reactors::NEAR;
-
 impl Study {
-    /// Adds how much of what is possible under `trial` Sandman and our variant save.
-    fn shares(
-        &mut self,
-        figure: &'static str,
-        from: &str,
-        trial: &Trial<'_>,
-        runs: &[Shown],
-    ) -> Result<()> {
+    /// Adds what is possible under `trial`, and how much of it Sandman and our variant save.
+    fn shares(&mut self, rows: [&str; 3], trial: &Trial<'_>, runs: &[Shown]) -> Result<()> {
         let polled = runs[SPDK].power().0;
         let known = self.lab.clairvoyant(trial)?;
         let Some(known) = known else { return Ok(()) };
         let most = polled - known.power().0;
-        let quantity = format!("power below busy polling's of who knows the future{from}, %");
-        self.report.modelled(figure, &quantity, Span::exact(100.0 * most / polled));
-        for index in [SANDMAN, PLUS] {
+        let [possible, sandman, plus] = rows;
+        self.report.range(possible, Span::exact(100.0 * most / polled))?;
+        for (index, row) in [(SANDMAN, sandman), (PLUS, plus)] {
             let share = 100.0 * (polled - runs[index].power().0) / most;
-            let label = CONFIGURATIONS[index].label;
-            let quantity = format!("{label}: share of that which it saves{from}, %");
-            self.report.modelled(figure, &quantity, Span::exact(share));
+            self.report.range(row, Span::exact(share))?;
         }
         Ok(())
     }

@@ -8,7 +8,7 @@ use ebb_twin::reactor::{Energy, Load, Profile, Shown};
 use super::super::report::Report;
 use super::super::span::Span;
 use super::lab::{CONFIGURATIONS, LINUX, Lab, SANDMAN, SPDK, Trial};
-use super::{NEAR, Study, percent};
+use super::{Study, percent};
 
 /// Requests per second of the stable loads; the slides' axes have no numbers.
 const RATES: [f64; 4] = [50e3, 200e3, 800e3, 2.4e6];
@@ -26,9 +26,12 @@ fn steady(rate: f64, writes: f64) -> Load {
 
 /// The table "System Idle, Light Load, Peak Load" under busy polling.
 pub fn table(study: &mut Study) -> Result<()> {
-    let states = [("idle", 0.0, LINUX), ("light load", 20e3, SPDK), ("peak load", OVERLOAD, SPDK)];
+    let idle = ["power/idle-cpu", "power/idle-ssd", "power/idle-others", "power/idle-system"];
+    let light = ["power/light-cpu", "power/light-ssd", "power/light-others", "power/light-system"];
+    let peak = ["power/peak-cpu", "power/peak-ssd", "power/peak-others", "power/peak-system"];
+    let states = [(idle, 0.0, LINUX), (light, 20e3, SPDK), (peak, OVERLOAD, SPDK)];
     let loads = states.map(|(_, rate, _)| move || steady(rate, 0.0));
-    let trial = |(load, (_, _, index)): (_, &(_, _, usize))| Trial {
+    let trial = |(load, (_, _, index)): (_, &([&str; 4], f64, usize))| Trial {
         configuration: CONFIGURATIONS[*index],
         load,
         raid: false,
@@ -39,16 +42,11 @@ pub fn table(study: &mut Study) -> Result<()> {
     let loads = loads.iter().map(|load| load as &(dyn Fn() -> Load + Sync));
     let trials: Vec<_> = loads.zip(&states).map(trial).collect();
     let runs = study.lab.all("power", &trials)?;
-    let stated =
-        [[134.0, 74.0, 204.0, 412.0], [244.0, 74.0, 398.0, 716.0], [245.0, 296.0, 399.0, 940.0]];
-    for (((state, ..), shown), stated) in states.iter().zip(&runs).zip(stated) {
+    for ((rows, ..), shown) in states.iter().zip(&runs) {
         let Energy { cpu, ssd, others } = shown.energy;
         let parts = [cpu, ssd, others, shown.energy.total()].map(|part| (part / shown.span).0);
-        for ((part, watts), stated) in
-            ["CPU", "SSD", "others", "system"].iter().zip(parts).zip(stated)
-        {
-            let quantity = format!("{part}, {state}, W");
-            study.report.calibrated("System power", &quantity, stated, watts);
+        for (row, watts) in rows.iter().zip(parts) {
+            study.report.row(row, watts)?;
         }
     }
     Ok(())
@@ -125,22 +123,16 @@ fn saved(grid: &[Vec<Shown>], index: usize) -> f64 {
 pub fn loads(study: &mut Study) -> Result<()> {
     let grid = grid(&study.lab, "stable loads", &RATES, 0.0, false)?;
     curves(&mut study.report, "Stable loads", &RATES, &grid);
-    let quantity = "Sandman's p99 over busy polling's at most, % (within 5)";
-    study.report.at_most("Stable loads", quantity, NEAR, slower(&grid));
-    let quantity = "Linux's power over busy polling's, at most, % (can be higher: above 0)";
-    let more = most(drawn(&grid, LINUX));
-    study.report.modelled("Stable loads", quantity, Span::exact(more));
-    Ok(())
+    study.report.row("stable/tail", slower(&grid))?;
+    study.report.range("stable/linux", Span::exact(most(drawn(&grid, LINUX))))
 }
 
 /// The flash array configured with RAID-5.
 pub fn raid(study: &mut Study) -> Result<()> {
     let grid = grid(&study.lab, "RAID-5", &RAID_RATES, RAID_WRITES, true)?;
     curves(&mut study.report, "RAID-5", &RAID_RATES, &grid);
-    let quantity = "Sandman's power below busy polling's, up to, %";
-    study.report.as_stated("RAID-5", quantity, 39.38, saved(&grid, SANDMAN));
-    let quantity = "Sandman's p99 over busy polling's at most, % (within 5)";
-    study.report.at_most("RAID-5", quantity, NEAR, slower(&grid));
+    study.report.row("raid-5/saved", saved(&grid, SANDMAN))?;
+    study.report.row("raid-5/tail", slower(&grid))?;
     let ours: Vec<_> = (0..CONFIGURATIONS.len()).map(|i| (i as f64, saved(&grid, i))).collect();
     let series = "power below busy polling's, up to, %, by configuration in their order";
     study.report.curve("RAID-5", series.into(), &ours);

@@ -6,11 +6,9 @@ use crate::parallel::in_parallel;
 use crate::replay::{Direction, Pattern};
 
 use super::super::span::Span;
-use super::super::verdict::Form::{Less, More, Plain};
-use super::arithmetic::share;
+use super::Study;
 use super::emulator::{Measured, Test, tests};
 use super::platforms::{DOUBT, Member, cubietrucks, pcs};
-use super::{SAME, Study, whole};
 
 /// A server under the four tests that read and the four that write.
 #[derive(Debug, Clone, Copy)]
@@ -185,63 +183,21 @@ pub fn writes(means: &Means) -> Measured {
 pub fn power(study: &mut Study) -> Result<()> {
     let found = study.benchmarks()?;
     let span = |value: fn(&Pair) -> f64| found.span(value);
-    let fitted = [
-        ("PC while it reads (4 W are 7 %), W", share(4.0, 7.0), span(|p| p.pc.reads.watts)),
+    let rows = [
+        ("fig-1/pc", span(|p| p.pc.reads.watts)),
+        ("fig-1/pc-percent", span(|p| 100.0 * (p.pc.writes.watts / p.pc.reads.watts - 1.0))),
+        ("fig-1/pc-watts", span(|p| p.pc.writes.watts - p.pc.reads.watts)),
+        ("fig-1/trucks", span(|p| 2.0 * p.truck.reads.watts)),
         (
-            "PC: writes over reads, %",
-            whole(7.0),
-            span(|p| 100.0 * (p.pc.writes.watts / p.pc.reads.watts - 1.0)),
-        ),
-        (
-            "PC: writes over reads (about), W",
-            whole(4.0),
-            span(|p| p.pc.writes.watts - p.pc.reads.watts),
-        ),
-    ];
-    let predicted = [
-        (
-            "two CubieTrucks while they read (2 W are 23 %), W",
-            Plain,
-            share(2.0, 23.0),
-            span(|p| 2.0 * p.truck.reads.watts),
-        ),
-        (
-            "CubieTrucks: writes over reads, %",
-            More,
-            whole(23.0),
+            "fig-1/trucks-percent",
             span(|p| 100.0 * (p.truck.writes.watts / p.truck.reads.watts - 1.0)),
         ),
-        (
-            "two CubieTrucks: writes over reads (about), W",
-            Plain,
-            whole(2.0),
-            span(|p| 2.0 * (p.truck.writes.watts - p.truck.reads.watts)),
-        ),
-        (
-            "two CubieTrucks below the PC, reads, %",
-            Less,
-            whole(85.0),
-            span(|p| 100.0 * p.saved(2.0, reads)),
-        ),
-        (
-            "two CubieTrucks below the PC, writes, %",
-            Less,
-            whole(82.0),
-            span(|p| 100.0 * p.saved(2.0, writes)),
-        ),
+        ("fig-1/trucks-watts", span(|p| 2.0 * (p.truck.writes.watts - p.truck.reads.watts))),
+        ("fig-1/reads", span(|p| 100.0 * p.saved(2.0, reads))),
+        ("fig-1/writes", span(|p| 100.0 * p.saved(2.0, writes))),
     ];
     let curves = found.figures(|one, servers| one.watts * servers);
-    let report = &mut study.report;
-    for (quantity, paper, found) in fitted {
-        report.fitted("Fig. 1", quantity, Some(paper), found);
-    }
-    for (quantity, form, paper, found) in predicted {
-        report.predicted("Fig. 1", quantity, form, paper, found);
-    }
-    for (series, points) in curves {
-        report.curve("Fig. 1", format!("{series}: W over KB"), &points);
-    }
-    Ok(())
+    show(study, rows, "Fig. 1", "W", curves)
 }
 
 /// Fig. 2: bandwidth.
@@ -250,50 +206,42 @@ pub fn bandwidth(study: &mut Study) -> Result<()> {
     const LARGE: [usize; 2] = [1, 3];
     let found = study.benchmarks()?;
     let span = |value: fn(&Pair) -> f64| found.span(value);
-    let similar = span(|p| p.pc.reads.rate / p.pc.writes.rate);
     let [pc, trucks] = [false, true].map(|truck| found.impact(truck, SMALL, LARGE));
-    let strided = found.impact(true, [2, 3], [0, 1]);
-    let ratio = span(|p| 100.0 * (p.truck.reads.rate / p.truck.writes.rate - 1.0));
-    let (twice, fewer) =
-        (span(|p| p.faster(2.0, reads)), span(|p| 100.0 * (1.0 - p.faster(2.0, writes))));
-    let curves = found.figures(|one, servers| one.rate * servers);
-    let report = &mut study.report;
-    report.fitted("Fig. 2", "PC: reads over writes (similar), x", Some(SAME), similar);
-    report.fitted("Fig. 2", "PC: 32 KB over 4 MB (no impact), x", Some(SAME), pc);
-    let predicted = [
-        ("CubieTrucks: 32 KB over 4 MB (no impact), x", Plain, SAME, trucks),
-        ("CubieTrucks: strided over contiguous (no impact), x", Plain, SAME, strided),
-        ("CubieTrucks: reads over writes, %", More, whole(240.0), ratio),
-        (
-            "two CubieTrucks over the PC, reads (roughly twice), x",
-            Plain,
-            Span::stated(2.0, 0.5),
-            twice,
-        ),
-        ("two CubieTrucks below the PC, writes, %", Less, whole(37.0), fewer),
+    let rows = [
+        ("fig-2/pc", span(|p| p.pc.reads.rate / p.pc.writes.rate)),
+        ("fig-2/pc-small", pc),
+        ("fig-2/trucks-small", trucks),
+        ("fig-2/trucks-strided", found.impact(true, [2, 3], [0, 1])),
+        ("fig-2/trucks", span(|p| 100.0 * (p.truck.reads.rate / p.truck.writes.rate - 1.0))),
+        ("fig-2/reads", span(|p| p.faster(2.0, reads))),
+        ("fig-2/writes", span(|p| 100.0 * (1.0 - p.faster(2.0, writes)))),
     ];
-    for (quantity, form, paper, found) in predicted {
-        report.predicted("Fig. 2", quantity, form, paper, found);
-    }
-    for (series, points) in curves {
-        report.curve("Fig. 2", format!("{series}: MB/s over KB"), &points);
-    }
-    Ok(())
+    let curves = found.figures(|one, servers| one.rate * servers);
+    show(study, rows, "Fig. 2", "MB/s", curves)
 }
 
 /// Fig. 3: bytes of a joule.
 pub fn efficiency(study: &mut Study) -> Result<()> {
     let found = study.benchmarks()?;
     let gain = |of: fn(&Means) -> Measured| found.span(|p| 100.0 * (p.efficiency(of) - 1.0));
-    let rows = [("reads", whole(1437.0), gain(reads)), ("writes", whole(287.0), gain(writes))];
+    let rows = [("fig-3/reads", gain(reads)), ("fig-3/writes", gain(writes))];
     let curves = found.figures(|one, _| one.rate / one.watts);
-    let report = &mut study.report;
-    for (which, paper, found) in rows {
-        let quantity = format!("CubieTrucks' bytes of a joule over the PC's, {which}, %");
-        report.predicted("Fig. 3", &quantity, More, paper, found);
+    show(study, rows, "Fig. 3", "MB/J", curves)
+}
+
+/// The numbers of a figure, then its curves.
+fn show<const COUNT: usize>(
+    study: &mut Study,
+    rows: [(&str, Span); COUNT],
+    figure: &'static str,
+    unit: &str,
+    curves: Vec<(String, [(f64, f64); 2])>,
+) -> Result<()> {
+    for (row, found) in rows {
+        study.report.range(row, found)?;
     }
     for (series, points) in curves {
-        report.curve("Fig. 3", format!("{series}: MB/J over KB"), &points);
+        study.report.curve(figure, format!("{series}: {unit} over KB"), &points);
     }
     Ok(())
 }

@@ -10,11 +10,10 @@ use ebb_twin::Profile;
 use crate::parallel::in_parallel;
 
 use super::super::span::Span;
-use super::super::verdict::Form::{Less, Plain};
+use super::Study;
 use super::benchmarks::{Means, Pair, reads, writes};
 use super::emulator::{Measured, application};
 use super::platforms::{DOUBT, cubietrucks};
-use super::{SAME, Study, whole};
 
 /// Fig. 4: the first minute, which reads, and the last, which writes.
 pub fn minutes(study: &mut Study) -> Result<()> {
@@ -43,13 +42,13 @@ pub fn minutes(study: &mut Study) -> Result<()> {
         })
         .collect();
     let both: Vec<_> = minutes.into_iter().zip(pairs).collect();
-    rows(study, &both);
+    rows(study, &both)?;
     curves(study, &both);
     Ok(())
 }
 
 /// The numbers that the text states. It does not tell reads from writes.
-fn rows(study: &mut Study, both: &[(Pair, Pair)]) {
+fn rows(study: &mut Study, both: &[(Pair, Pair)]) -> Result<()> {
     let span = |value: fn(&Pair, &Pair) -> f64| Span::of(both.iter().map(|(a, b)| value(a, b)));
     let pc = span(|minute, test| 100.0 * (1.0 - minute.pc.watts() / test.pc.watts()));
     let trucks = span(|minute, test| 100.0 * (1.0 - minute.truck.watts() / test.truck.watts()));
@@ -58,26 +57,12 @@ fn rows(study: &mut Study, both: &[(Pair, Pair)]) {
     let once = span(|minute, _| (minute.efficiency(reads) + minute.efficiency(writes)) / 4.0);
     let twice = span(|minute, _| (minute.efficiency(reads) + minute.efficiency(writes)) / 2.0);
     let report = &mut study.report;
-    report.fitted("Fig. 4(a)", "PC below its benchmarks, %", Some(whole(17.0)), pc);
-    report.predicted(
-        "Fig. 4(a)",
-        "CubieTrucks below their benchmarks, %",
-        Less,
-        whole(30.0),
-        trucks,
-    );
-    report.predicted("Fig. 4(a)", "two CubieTrucks below the PC, %", Less, whole(86.0), less);
-    report.predicted(
-        "Fig. 4(b)",
-        "CubieTrucks' bandwidth over the PC's (same), x",
-        Plain,
-        SAME,
-        same,
-    );
-    let quantity = "two CubieTrucks' bytes of a joule over the PC's, one server's bytes, x";
-    report.predicted("Fig. 4(c)", quantity, Plain, whole(7.0), once);
-    let quantity = "the same, the bytes of both servers (the PC serves one), x";
-    report.modelled("Fig. 4(c)", quantity, twice);
+    report.range("fig-4a/pc", pc)?;
+    report.range("fig-4a/trucks", trucks)?;
+    report.range("fig-4a/below", less)?;
+    report.range("fig-4b/same", same)?;
+    report.range("fig-4c/once", once)?;
+    report.range("fig-4c/twice", twice)
 }
 
 fn curves(study: &mut Study, both: &[(Pair, Pair)]) {

@@ -16,7 +16,6 @@ mod today;
 use anyhow::Result;
 
 use super::report::Report;
-use super::span::Span;
 use super::study::Part;
 use crate::progress::Progress;
 
@@ -28,13 +27,6 @@ const MB: f64 = 1e6;
 pub const LENGTH: &str = "128 MiB a process";
 /// "All tests were repeated five times" (§3): here with as many seeds.
 const REPEATS: u64 = 5;
-
-/// A number as the text prints it: a whole one.
-const fn whole(stated: f64) -> Span {
-    Span::stated(stated, 0.5)
-}
-/// "Similar", "the same", "no significant impact": taken as within 5 %.
-const SAME: Span = Span::stated(1.0, 0.05);
 
 /// The evaluation's parts, in the paper's order.
 pub const PARTS: &[Part<Study>] = &[
@@ -61,8 +53,8 @@ pub struct Study {
 
 impl Study {
     /// Nothing run yet.
-    pub fn new(seed: u64, threads: Option<u16>, progress: Progress) -> Self {
-        Self { report: Report::default(), seed, threads, progress, benchmarks: None }
+    pub fn new(report: Report, seed: u64, threads: Option<u16>, progress: Progress) -> Self {
+        Self { report, seed, threads, progress, benchmarks: None }
     }
 
     /// What the benchmarks give; they run when it is first asked for.

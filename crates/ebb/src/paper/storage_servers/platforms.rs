@@ -26,11 +26,16 @@ const RATES: [f64; 3] = [150.0, 240.0, 330.0];
 const READING: [f64; 3] = [46.7, 57.1, 69.2];
 /// MB/s of a data server under Hou10ni: "less intensive" (§4.2), without a number.
 const LIGHT: [f64; 2] = [5.0, 30.0];
-/// Writes draw 7 % more than reads (§4.1).
-const WRITING: f64 = 1.07;
-/// Hou10ni draws 17 % less than the benchmarks (§4.2); the text does not tell reads from writes:
-/// both on average.
-const APPLICATION: f64 = 0.83;
+/// Power of the PC over that of its reads.
+#[derive(Clone, Copy)]
+struct Drawn {
+    /// While it writes (§4.1).
+    writing: f64,
+    /// Under Hou10ni over the benchmarks (§4.2); the text does not tell reads from writes: both on
+    /// average.
+    application: f64,
+}
+
 /// CubieTruck: MB/s of reads and writes through the A20's SATA (profile, published).
 const PORTS: [(f64, f64); 3] = [(157.0, 44.0), (200.0, 45.0), (212.0, 46.0)];
 /// CubieTruck: watts at the wall by which its profile's 2 W can be wrong, "+/-1 W" (published).
@@ -52,9 +57,13 @@ pub fn pcs(study: &Study) -> Result<Vec<Member>> {
         .flat_map(|rate| READING.map(|watts| LIGHT.map(|light| (*rate, watts, light))))
         .flatten()
         .collect();
+    let percent = |row| anyhow::Ok(study.report.stated.span(row)?.middle / 100.0);
+    let drawn = Drawn {
+        writing: 1.0 + percent("fig-1/pc-percent")?,
+        application: 1.0 - percent("fig-4a/pc")?,
+    };
     let found = in_parallel(wanted.len(), study.threads, |index| {
-        let (rate, watts, light) = wanted[index];
-        fit(&shipped, rate, watts, light, study.seed)
+        fit(&shipped, wanted[index], drawn, study.seed)
     })?;
     let found: Vec<_> = found.into_iter().flatten().collect();
     if found.is_empty() {
@@ -67,7 +76,12 @@ pub fn pcs(study: &Study) -> Result<Vec<Member>> {
 ///
 /// Three values are open: the rest of the board, the cycles of a KiB and the energy of a write.
 /// Each decides one of three powers: under Hou10ni, while reading, while writing.
-fn fit(shipped: &Profile, rate: f64, watts: f64, light: f64, seed: u64) -> Result<Option<Member>> {
+fn fit(
+    shipped: &Profile,
+    (rate, watts, light): (f64, f64, f64),
+    Drawn { writing, application: under }: Drawn,
+    seed: u64,
+) -> Result<Option<Member>> {
     let limit = Bytes((rate * MB) as u64);
     let with = |board: f64, cycles: f64, energy: f64| {
         let mut drive = ssd(shipped)?;
@@ -81,8 +95,8 @@ fn fit(shipped: &Profile, rate: f64, watts: f64, light: f64, seed: u64) -> Resul
     let test = |direction| Test { direction, pattern: Pattern::Contiguous, request: 4 << 20 };
     let delivered = shipped.psu.efficiency(Watts(watts));
     // Hou10ni's reads; its writes draw more in proportion to their rate.
-    let more = (WRITING - 1.0) / 2.0;
-    let wanted = watts * (APPLICATION * (1.0 + more) - more * light / rate);
+    let more = (writing - 1.0) / 2.0;
+    let wanted = watts * (under * (1.0 + more) - more * light / rate);
     // What is between reading and Hou10ni grows with the cycles: secants.
     let excess = |cycles: f64| {
         let profile = with(0.0, cycles, 0.0)?;
@@ -110,7 +124,7 @@ fn fit(shipped: &Profile, rate: f64, watts: f64, light: f64, seed: u64) -> Resul
     }
     let least = ssd(shipped)?.read.energy_per_gb.0;
     let Measured { watts: without, rate } = run(Direction::Write, &with(board, cycles, least)?)?;
-    let more = (WRITING * watts - without) * delivered / rate * 1e3;
+    let more = (writing * watts - without) * delivered / rate * 1e3;
     if more < 0.0 {
         return Ok(None);
     }
@@ -145,20 +159,12 @@ pub fn inputs(study: &mut Study) -> Result<()> {
     let (pc, truck) = (ssd(&Profile::load(PC)?)?, ssd(&Profile::load(CUBIETRUCK)?)?);
     let rate = |bytes: Bytes| bytes.0 as f64 / MB;
     let report = &mut study.report;
-    let written = rate(pc.write.program_per_second);
-    report.calibrated("§3", "SSD's sequential writes (data sheet), MB/s", 330.0, written);
-    let reads = rate(truck.read.per_second);
-    report.calibrated("§3", "A20's reads by SATA (linux-sunxi.org), MB/s", 200.0, reads);
-    let writes = rate(truck.write.per_second);
-    report.calibrated("§3", "A20's writes by SATA (linux-sunxi.org), MB/s", 45.0, writes);
-    for (quantity, found) in [
-        ("not stated, declared: what the PC's path carries, MB/s", Span::of(RATES)),
-        ("not stated, declared: Hou10ni's requests to a server, MB/s", Span::of(LIGHT)),
-        ("not stated, fitted: PC's board and hard disk, W", board),
-        ("not stated, fitted: PC's cycles for a KiB", cycles),
-        ("not stated, fitted: SSD's energy of a written GB, J", energy),
-    ] {
-        report.fitted("§3", quantity, None, found);
-    }
-    Ok(())
+    report.row("inputs/ssd", rate(pc.write.program_per_second))?;
+    report.row("inputs/a20-reads", rate(truck.read.per_second))?;
+    report.row("inputs/a20-writes", rate(truck.write.per_second))?;
+    report.range("inputs/path", Span::of(RATES))?;
+    report.range("inputs/light", Span::of(LIGHT))?;
+    report.range("inputs/board", board)?;
+    report.range("inputs/cycles", cycles)?;
+    report.range("inputs/energy", energy)
 }

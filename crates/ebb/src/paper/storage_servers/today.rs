@@ -11,43 +11,62 @@ use super::super::span::Span;
 use super::Study;
 use super::emulator::tests;
 
-/// Profiles, and whether their writes are published, too.
-const CANDIDATES: [(&str, bool); 2] = [("cm5-nvme", true), ("rock-5c-nvme", false)];
+/// Profiles, what they do, and its rows. The second's writes are not published.
+const CANDIDATES: [(&str, Direction, [&str; 4]); 3] = [
+    (
+        "cm5-nvme",
+        Direction::Read,
+        [
+            "today/cm5-reads-rate",
+            "today/cm5-reads-watts",
+            "today/cm5-reads-bytes",
+            "today/cm5-reads-over",
+        ],
+    ),
+    (
+        "cm5-nvme",
+        Direction::Write,
+        [
+            "today/cm5-writes-rate",
+            "today/cm5-writes-watts",
+            "today/cm5-writes-bytes",
+            "today/cm5-writes-over",
+        ],
+    ),
+    (
+        "rock-5c-nvme",
+        Direction::Read,
+        [
+            "today/rock-reads-rate",
+            "today/rock-reads-watts",
+            "today/rock-reads-bytes",
+            "today/rock-reads-over",
+        ],
+    ),
+];
 
 /// Each under the synthetic tests.
 pub fn candidates(study: &mut Study) -> Result<()> {
-    for (name, writes) in CANDIDATES {
+    for (name, direction, rows) in CANDIDATES {
         let profile = Profile::load(name)?;
-        let mut directions = vec![("reads", Direction::Read)];
-        if writes {
-            directions.push(("writes", Direction::Write));
-        }
-        for (does, direction) in directions {
-            let mut found = Vec::new();
-            for seed in study.seeds() {
-                for test in tests(direction) {
-                    found.push(test.run(&profile, seed)?);
-                }
+        let mut found = Vec::new();
+        for seed in study.seeds() {
+            for test in tests(direction) {
+                found.push(test.run(&profile, seed)?);
             }
-            let span = |value: fn(f64, f64) -> f64| {
-                Span::of(found.iter().map(|one| value(one.rate, one.watts)))
-            };
-            let (rate, watts) = (span(|rate, _| rate), span(|_, watts| watts));
-            let efficiency = span(|rate, watts| rate / watts);
-            let benchmarks = study.benchmarks()?;
-            let pc = |value: fn(f64, f64) -> f64| {
-                benchmarks.span(|pair| {
-                    let one = if does == "reads" { pair.pc.reads } else { pair.pc.writes };
-                    value(one.rate, one.watts)
-                })
-            };
-            let times = efficiency / pc(|rate, watts| rate / watts);
-            let report = &mut study.report;
-            report.modelled("today", &format!("{name}: {does}, MB/s"), rate);
-            report.modelled("today", &format!("{name}: {does}, W"), watts);
-            report.modelled("today", &format!("{name}: {does}, MB/J"), efficiency);
-            let quantity = format!("{name}: {does}, bytes of a joule over the PC's, x");
-            report.modelled("today", &quantity, times);
+        }
+        let span = |value: fn(f64, f64) -> f64| {
+            Span::of(found.iter().map(|one| value(one.rate, one.watts)))
+        };
+        let (rate, watts) = (span(|rate, _| rate), span(|_, watts| watts));
+        let efficiency = span(|rate, watts| rate / watts);
+        let pc = study.benchmarks()?.span(|pair| {
+            let reads = direction == Direction::Read;
+            let one = if reads { pair.pc.reads } else { pair.pc.writes };
+            one.rate / one.watts
+        });
+        for (row, found) in rows.into_iter().zip([rate, watts, efficiency, efficiency / pc]) {
+            study.report.range(row, found)?;
         }
     }
     Ok(())
