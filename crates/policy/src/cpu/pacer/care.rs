@@ -6,6 +6,7 @@
 //!   mix, for a shift from slow reads to fast writes hides a loss, and one back looks like a burst.
 //! * **Noise.** A latency that differs by `l_div` from window to window is known to `l_div / √m`
 //!   after `m` of them. Saving goes by the unfavourable ends of baseline and current latency.
+//! * **A baseline that stays.** Found unchanged, it lives twice as long, up to four times.
 //! * **A baseline that falls.** A saving makes no request faster: no baseline is above the latency
 //!   under one. The noisier it was, the sooner it is learned again.
 //! * **A lighter load.** Fewer requests and fewer bytes make no saving slower. A latency that is
@@ -25,6 +26,9 @@ pub(in crate::cpu) const LEARNING_SHARE: u64 = 10;
 /// baseline is learned.
 pub(in crate::cpu) const RECALLED: &str = "pacer-plus:recalled";
 
+/// How often the life of a baseline doubles at most.
+const DOUBLINGS: u32 = 2;
+
 /// Share of requests and bytes by which a load is far below another.
 const LIGHTER: f64 = 0.25;
 
@@ -37,6 +41,8 @@ pub(super) struct Care {
     noise: f64,
     /// Windows that the baseline is of.
     windows: f64,
+    /// How often it was found unchanged at the end of its life.
+    confirmed: u32,
     kinds: Kinds,
     /// The load of which the baseline is, per second.
     load: Load,
@@ -66,11 +72,22 @@ impl Care {
         self.kinds.learn(l_avg, ops);
     }
 
+    /// The baseline was learned again, and is the `same` or not, after all its life or sooner.
+    pub fn confirm(&mut self, same: bool, whole: bool) {
+        match (same, whole) {
+            (true, true) => self.confirmed = (self.confirmed + 1).min(DOUBLINGS),
+            (true, false) => {}
+            (false, _) => self.confirmed = 0,
+        }
+    }
+
     /// How long a baseline is trusted that took so long to learn: `age` if windows did not differ,
-    /// and the shorter the closer their divergence came to the most that is `stable`.
+    /// and the shorter the closer their divergence came to the most that is `stable`; twice as long
+    /// each time that it had not changed.
     pub fn trusted_for(&self, age: Nanos, stable: f64, took: Nanos) -> Nanos {
         // A float converted to an integer saturates.
-        let age = Nanos((age.0 as f64 * (1.0 - self.noise / stable)) as u64);
+        let age = (age.0 << self.confirmed) as f64;
+        let age = Nanos((age * (1.0 - self.noise / stable)) as u64);
         age.max(Nanos(took.0.saturating_mul(LEARNING_SHARE)))
     }
 
@@ -165,5 +182,24 @@ mod tests {
         let trusted = noisy.trusted_for(age, stable, Nanos::from_secs(2));
         assert!((trusted.seconds() - 24.0).abs() < 1e-6, "{trusted:?}");
         assert_eq!(noisy.trusted_for(age, stable, Nanos::from_secs(9)), Nanos::from_secs(90));
+    }
+
+    #[test]
+    fn a_baseline_that_stays_is_learned_again_less_often() {
+        let mut care = learned(0.0);
+        let mut lives = |same, whole| {
+            care.confirm(same, whole);
+            care.trusted_for(Nanos::from_secs(60), 0.1, Nanos::ZERO)
+        };
+        for (same, whole, minutes) in [
+            (true, false, 1),
+            (true, true, 2),
+            (true, false, 2),
+            (true, true, 4),
+            (true, true, 4),
+            (false, true, 1),
+        ] {
+            assert_eq!(lives(same, whole), Nanos::from_secs(60 * minutes));
+        }
     }
 }

@@ -42,8 +42,7 @@ impl Pacer {
     pub(super) fn enter_stable(&mut self, (now, period): (Nanos, Nanos), request: &mut Request) {
         self.state = State::Stable;
         let l_avg = self.windows.l_avg();
-        let old = self.mixed(&self.windows.ops());
-        let same = (l_avg - old).abs() < self.params.stable_thresh * old;
+        let same = self.is_same(l_avg);
         if std::mem::take(&mut self.relearning) && same && self.bearable() {
             self.learn(l_avg, now);
             self.resume = RESUME;
@@ -169,9 +168,17 @@ impl Pacer {
         })
     }
 
+    /// Whether a baseline learned now is that of before.
+    fn is_same(&self, l_avg: f64) -> bool {
+        let old = self.mixed(&self.windows.ops());
+        (l_avg - old).abs() < self.params.stable_thresh * old
+    }
+
     fn learn(&mut self, l_avg: f64, now: Nanos) {
-        let l_div = self.l_div();
+        let (l_div, same) = (self.l_div(), self.is_same(l_avg));
+        let whole = now.saturating_sub(self.learned_at) >= self.trusted_for;
         if let Some(care) = &mut self.care {
+            care.confirm(same, whole);
             let of = (self.windows.since_change(), self.windows.load());
             care.learn((self.l_baseline, l_avg), l_div, of, &self.windows.ops());
         }
