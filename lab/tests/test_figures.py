@@ -180,7 +180,7 @@ def test_a_paper_is_simulated_and_kept(tmp_path: Path) -> None:
     [
         (["pacre"], 2, "Did you mean 'pacer'"),
         (["none.json"], 2, "none.json: No such file"),
-        ([str(Path(__file__).parents[2] / "docs/json-schema/paper-5.json")], 2, "no output of ebb"),
+        ([str(Path(__file__).parents[2] / "docs/json-schema/paper-6.json")], 2, "no output of ebb"),
         (["eadc", "--format", "gif"], 2, "There are pdf, png, svg"),
         (["eadc", "--figure", "99", "-q"], 1, "ebb paper eadc: exit code"),
     ],

@@ -62,7 +62,7 @@ const EXAMPLES: [(&str, &[&str]); 11] = [
             "ebb trace convert day.csv.gz --output day.parquet --output-format parquet",
         ],
     ),
-    ("paper", &["ebb paper pacman", "ebb paper eadc --figure 10 --json"]),
+    ("paper", &["ebb paper pacman", "ebb paper pacman --run", "ebb paper eadc --figure 10 --json"]),
     ("profile", &["ebb profile generic-1u > mine.toml"]),
     ("load", &["ebb load --connect 127.0.0.1:4420 --rw randrw --queue-depth 32 --verify"]),
     ("status", &["ebb status 127.0.0.1:9420"]),

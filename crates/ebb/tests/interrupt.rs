@@ -51,7 +51,7 @@ fn a_papers_evaluation_prints_what_it_has_and_marks_it() {
     let (code, printed, error) = interrupt(start(&[&args[..], &["--json"]].concat()));
     assert_eq!(code, Some(130), "{error}");
     let report: Value = serde_json::from_str(&printed).unwrap();
-    valid("paper-5", &report);
+    valid("paper-6", &report);
     assert_eq!(report["interrupted"], true);
     let (code, printed, _) = interrupt(start(&args));
     assert_eq!(code, Some(130));

@@ -11,8 +11,8 @@ use crate::common::{json, prints, valid};
 fn report() -> &'static Value {
     static REPORT: OnceLock<Value> = OnceLock::new();
     REPORT.get_or_init(|| {
-        let report = json(&["paper", "storage-servers", "--json"]);
-        valid("paper-5", &report);
+        let report = json(&["paper", "storage-servers", "--run", "--json"]);
+        valid("paper-6", &report);
         report
     })
 }

@@ -3,12 +3,14 @@
 mod drive;
 mod eadc;
 mod fits;
-mod kept;
 mod kind;
 mod lab;
 mod pacer;
 mod pacman;
+#[cfg(test)]
+mod page;
 mod report;
+mod results;
 mod sandman;
 mod span;
 mod stated;
@@ -56,11 +58,14 @@ pub struct PaperArgs {
     /// The paper to repeat
     #[arg(value_enum)]
     name: Paper,
+    /// Run the figures again, but those that take longest; without it, rows are those of an earlier
+    /// run, without curves
+    #[arg(long, conflicts_with = "here")]
+    run: bool,
     /// Run only this figure, such as 16 or table-1; repeatable [default: all]
     #[arg(long = "figure", value_name = "NAME")]
     figures: Vec<String>,
-    /// Also run the figures that take longest; without this option their rows are kept ones, and
-    /// their curves left out
+    /// Run all figures, also those that take longest
     #[arg(long, conflicts_with = "here")]
     full: bool,
     /// Simulated time of each run, except runs that are steady sooner [default: 90 s for pacer,
@@ -68,9 +73,9 @@ pub struct PaperArgs {
     /// each point, after a warm-up of half as long [default: 4 s]
     #[arg(long, value_name = "DURATION")]
     duration: Option<Nanos>,
-    /// Seed of everything random
-    #[arg(long, value_name = "NUMBER", default_value_t = 1)]
-    seed: u64,
+    /// Seed of everything random; with this or --duration, figures are run [default: 1]
+    #[arg(long, value_name = "NUMBER")]
+    seed: Option<u64>,
     /// Concurrent runs; the results are the same for any number [default: all cores]
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u16).range(1..))]
     threads: Option<u16>,
@@ -88,6 +93,16 @@ pub struct PaperArgs {
 impl PaperArgs {
     fn wanted(&self) -> Wanted<'_> {
         Wanted { figures: &self.figures, full: self.full }
+    }
+
+    /// Whether anything is run: kept rows are of no other figures, lengths and seeds.
+    fn runs(&self) -> bool {
+        let other = self.duration.is_some() || self.seed.is_some();
+        self.run || self.full || !self.figures.is_empty() || other
+    }
+
+    fn seed(&self) -> u64 {
+        self.seed.unwrap_or(1)
     }
 }
 
@@ -114,6 +129,38 @@ impl Paper {
         }
     }
 
+    /// What came out of it.
+    fn results(self) -> &'static str {
+        match self {
+            Self::Pacer => include_str!("../../../../studies/pacer/results.json"),
+            Self::Pacman => include_str!("../../../../studies/pacman/results.json"),
+            Self::Eadc => include_str!("../../../../studies/eadc/results.json"),
+            Self::Sandman => include_str!("../../../../studies/sandman/results.json"),
+            Self::StorageServers => {
+                include_str!("../../../../studies/storage-servers/results.json")
+            }
+        }
+    }
+
+    /// All that is kept of it.
+    fn kept(self) -> Result<Report> {
+        let mut report = self.report()?;
+        results::add(&mut report, self.results())?;
+        fits::add(&mut report, self.study())?;
+        Ok(report)
+    }
+
+    /// The usual length of a run, for people.
+    fn length(self) -> String {
+        match self {
+            Self::Pacer => pacer::USUAL.to_string(),
+            Self::Pacman => pacman::USUAL.to_string(),
+            Self::Eadc => eadc::USUAL.to_string(),
+            Self::Sandman => "0.3 s to 20 s".to_owned(),
+            Self::StorageServers => storage_servers::LENGTH.to_owned(),
+        }
+    }
+
     /// A report of it, with nothing run yet.
     fn report(self) -> Result<Report> {
         let stated = Stated::read(self.stated());
@@ -132,32 +179,44 @@ impl Paper {
     }
 }
 
-/// Repeats the evaluation and prints it.
+/// Repeats the evaluation, or reads what was kept of it, and prints it.
 pub fn run(args: &PaperArgs) -> Result<()> {
     if args.here.here {
         return measure(args);
     }
-    interrupt::watch()?;
-    let (mut report, length) = match args.name {
-        Paper::Pacer => evaluate(args, "dorado-6000", pacer::PARTS, pacer::USUAL)?,
-        Paper::Pacman => evaluate(args, "asg-1115s", pacman::PARTS, pacman::USUAL)?,
-        Paper::Eadc => evaluate(args, eadc::SERVER, eadc::PARTS, eadc::USUAL)?,
-        Paper::Sandman => (sleep(args)?, "0.3 s to 20 s".into()),
-        Paper::StorageServers => (replace(args)?, storage_servers::LENGTH.into()),
-    };
-    if !args.full && args.figures.is_empty() {
-        kept::add(&mut report, args.name)?;
-    }
+    let report = if args.runs() { repeat(args)? } else { args.name.kept()? };
     let interrupted = report.interrupted;
-    show(args, &report, &length)?;
+    show(args, &report)?;
     if interrupted { Err(Interrupted.into()) } else { Ok(()) }
 }
 
-fn show(args: &PaperArgs, report: &Report, length: &str) -> Result<()> {
+fn repeat(args: &PaperArgs) -> Result<Report> {
+    interrupt::watch()?;
+    let mut report = match args.name {
+        Paper::Pacer => evaluate(args, "dorado-6000", pacer::PARTS)?,
+        Paper::Pacman => evaluate(args, "asg-1115s", pacman::PARTS)?,
+        Paper::Eadc => evaluate(args, eadc::SERVER, eadc::PARTS)?,
+        Paper::Sandman => sleep(args)?,
+        Paper::StorageServers => replace(args)?,
+    };
+    if !args.full && args.figures.is_empty() {
+        results::add(&mut report, args.name.results())?;
+    }
+    Ok(report)
+}
+
+fn show(args: &PaperArgs, report: &Report) -> Result<()> {
     if args.json {
         return out::json(report);
     }
     let mark = if report.interrupted { "INTERRUPTED: partial results.\n" } else { "" };
+    let length = args.duration.map_or_else(|| args.name.length(), |length| length.to_string());
+    let left_out = match args.runs() {
+        true => study::left_out(args.name.long(), args.wanted()),
+        false => "Nothing was run: --run runs the figures again, with curves; --full also those \
+                  that take\n  longest.\n"
+            .to_owned(),
+    };
     out::print(format_args!(
         "{}\n{mark}{}Simulated: every twin number comes from the digital twin, {length} a run, \
          seed {}.\n\
@@ -167,8 +226,8 @@ fn show(args: &PaperArgs, report: &Report, length: &str) -> Result<()> {
          {}\
          studies/{}/README.md explains every deviation.\n",
         report.text(),
-        study::left_out(args.name.long(), args.wanted()),
-        args.seed,
+        left_out,
+        args.seed(),
         report.reading(),
         args.name.study()
     ))
@@ -182,32 +241,26 @@ fn measure(args: &PaperArgs) -> Result<()> {
     if args.threads.is_some() {
         return Err(usage("--threads: points are measured one after another; see --cores"));
     }
-    let PaperArgs { figures, duration, seed, quiet, json, .. } = args;
-    let (duration, seed, quiet, json) = (*duration, *seed, *quiet, *json);
+    let PaperArgs { figures, duration, quiet, json, .. } = args;
+    let (duration, seed, quiet, json) = (*duration, args.seed(), *quiet, *json);
     here::run(&args.here, &here::Common { figures, duration, seed, quiet, json })
 }
 
-/// An evaluation on a storage server, and the usual length of its runs.
-fn evaluate(
-    args: &PaperArgs,
-    server: &str,
-    parts: &[Part],
-    usual: Nanos,
-) -> Result<(Report, String)> {
+/// An evaluation on a storage server.
+fn evaluate(args: &PaperArgs, server: &str, parts: &[Part]) -> Result<Report> {
     let parts = study::choose(parts, args.name.long(), args.wanted())?;
     if let Some(duration) = args.duration.filter(|duration| *duration < SHORTEST) {
         return Err(usage(format!("--duration {duration}: policies need at least {SHORTEST}")));
     }
     let lab = Lab {
         server: Server::load(server)?,
-        seed: args.seed,
+        seed: args.seed(),
         threads: args.threads,
         progress: Progress::new(args.quiet),
     };
     let mut study = Study { lab, duration: args.duration, report: args.name.report()? };
     study.report.interrupted = study::run(&parts, &mut study)?;
-    let length = study.length(usual).to_string();
-    Ok((study.report, length))
+    Ok(study.report)
 }
 
 /// Sandman's, on a polled target.
@@ -215,7 +268,7 @@ fn sleep(args: &PaperArgs) -> Result<Report> {
     let parts = study::choose(sandman::PARTS, args.name.long(), args.wanted())?;
     without_duration(args, "the length of sandman's runs follows from its bursts and periods")?;
     let (report, progress) = (args.name.report()?, Progress::new(args.quiet));
-    let mut study = sandman::Study::new(report, args.seed, args.threads, progress)?;
+    let mut study = sandman::Study::new(report, args.seed(), args.threads, progress)?;
     study.report.interrupted = study::run(&parts, &mut study)?;
     Ok(study.report)
 }
@@ -225,7 +278,7 @@ fn replace(args: &PaperArgs) -> Result<Report> {
     let parts = study::choose(storage_servers::PARTS, args.name.long(), args.wanted())?;
     without_duration(args, "storage-servers' runs end with their bytes")?;
     let (report, progress) = (args.name.report()?, Progress::new(args.quiet));
-    let mut study = storage_servers::Study::new(report, args.seed, args.threads, progress);
+    let mut study = storage_servers::Study::new(report, args.seed(), args.threads, progress);
     study.report.interrupted = study::run(&parts, &mut study)?;
     Ok(study.report)
 }

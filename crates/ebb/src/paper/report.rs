@@ -13,8 +13,11 @@ use super::verdict::{Bound, Form, Verdict};
 use crate::text::short;
 
 /// One number that the text states, or that stands beside them.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize)]
 pub struct Row {
+    /// Its place in what the paper states, such as `fig-13/pacer`; none in those of fits.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub id: Option<String>,
     /// Figure, table or section.
     pub figure: String,
     /// What was measured, with its unit.
@@ -40,9 +43,12 @@ pub struct Row {
     /// `twin / paper - 1`, of what remains where they are percent saved or more; null where one of
     /// them is, or the paper's is a bound.
     pub deviation: Option<f64>,
-    /// Whether it was computed beforehand, because it takes long.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    /// Whether it was computed beforehand.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub kept: bool,
+    /// Whether that was with other sources of the twin than these.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub stale: bool,
 }
 
 impl Row {
@@ -56,8 +62,21 @@ impl Row {
         let (figure, quantity) = (figure.to_owned(), quantity.to_owned());
         let both = paper.zip(twin);
         let deviation = both.and_then(|(paper, twin)| Form::of(&quantity).deviation(paper, twin));
-        let (range, bound, verdict, note, kept) = (None, None, None, None, false);
-        Self { figure, quantity, paper, twin, range, bound, verdict, note, kind, deviation, kept }
+        Self {
+            id: None,
+            figure,
+            quantity,
+            paper,
+            twin,
+            range: None,
+            bound: None,
+            verdict: None,
+            note: None,
+            kind,
+            deviation,
+            kept: false,
+            stale: false,
+        }
     }
 
     /// One whose number has a range, beside what the text states and what rounds to it.
@@ -69,6 +88,51 @@ impl Row {
         let paper = paper.map(|paper| paper.middle);
         let row = Self::new(figure, quantity, paper, Some(found.middle), kind);
         Self { range: Some([found.low, found.high]), verdict, ..row }
+    }
+
+    /// For people: figure, quantity, what the text states, what the twin gives, deviation, kind.
+    pub fn cells(&self) -> [String; 6] {
+        let none = || "–".to_owned();
+        let twin = self.twin.map_or_else(|| self.note.clone().unwrap_or_else(none), number);
+        let range = self.range.filter(|[low, high]| number(*low) != number(*high));
+        let range = range.map(|[low, high]| format!(" ({} to {})", number(low), number(high)));
+        let paper = self.paper.map_or_else(none, stated);
+        let paper = match self.bound {
+            None => paper,
+            Some(Bound::Most) => format!("≤ {paper}"),
+            Some(Bound::Least) => format!("≥ {paper}"),
+        };
+        let verdict = self.verdict.map(|verdict| format!(", {}", verdict.name()));
+        [
+            self.figure.clone(),
+            self.quantity.clone(),
+            paper,
+            twin + &range.unwrap_or_default(),
+            self.deviation.map_or_else(none, percent),
+            self.kind.name().to_owned() + &verdict.unwrap_or_default(),
+        ]
+    }
+}
+
+/// What the policies, traces and twin of this binary were made from.
+pub const SOURCES: &str = env!("EBB_SOURCES");
+
+/// An earlier run of `ebb paper`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Made {
+    /// What repeats it.
+    command: String,
+    /// Of `ebb`.
+    version: String,
+    commit: String,
+    /// As [`SOURCES`].
+    sources: String,
+}
+
+impl fmt::Display for Made {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { command, version, commit, .. } = self;
+        write!(f, "`{command}` of {version} (commit {commit})")
     }
 }
 
@@ -157,9 +221,12 @@ pub struct Report {
     /// Whether an interruption left out the rest; absent where it did not.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub interrupted: bool,
-    /// What computed the rows that were kept.
-    #[serde(skip)]
-    pub kept: Option<String>,
+    /// The runs that kept rows are of.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub kept: Vec<Made>,
+    /// Of `ebb`.
+    version: &'static str,
+    sources: &'static str,
     /// What the text states.
     #[serde(skip)]
     pub stated: Stated,
@@ -168,8 +235,17 @@ pub struct Report {
 impl Report {
     /// Nothing run yet, of what a paper states.
     pub fn new(stated: Stated) -> Self {
-        let (rows, curves, fits) = (Vec::new(), Vec::new(), Vec::new());
-        Self { schema: 5, rows, curves, fits, interrupted: false, kept: None, stated }
+        Self {
+            schema: 6,
+            rows: Vec::new(),
+            curves: Vec::new(),
+            fits: Vec::new(),
+            interrupted: false,
+            kept: Vec::new(),
+            version: env!("CARGO_PKG_VERSION"),
+            sources: SOURCES,
+            stated,
+        }
     }
 
     /// Adds what the twin gives beside what the text states in this row.
@@ -179,13 +255,14 @@ impl Report {
     pub fn row(&mut self, id: &str, twin: f64) -> Result<()> {
         let Fact { figure, quantity, kind, paper, bound } = self.stated.fact(id)?;
         let row = Row::new(figure, quantity, paper.map(|paper| paper.middle), Some(twin), kind);
-        self.rows.push(match (bound, paper) {
+        let row = match (bound, paper) {
             (Some(bound), Some(paper)) => {
                 let verdict = Some(bound.judge(paper, Span::exact(twin)));
                 Row { bound: Some(bound), verdict, deviation: None, ..row }
             }
             _ => row,
-        });
+        };
+        self.rows.push(Row { id: Some(id.to_owned()), ..row });
         Ok(())
     }
 
@@ -197,7 +274,7 @@ impl Report {
             Some(paper) if kind == Kind::Predicted => Some(Form::of(quantity).judge(paper, found)),
             _ => row.verdict,
         };
-        self.rows.push(Row { verdict, ..row });
+        self.rows.push(Row { id: Some(id.to_owned()), verdict, ..row });
         Ok(())
     }
 
@@ -205,8 +282,18 @@ impl Report {
     pub fn missing(&mut self, id: &str, note: String) -> Result<()> {
         let Fact { figure, quantity, kind, paper, .. } = self.stated.fact(id)?;
         let row = Row::new(figure, quantity, paper.map(|paper| paper.middle), None, kind);
-        self.rows.push(Row { note: Some(note), ..row });
+        self.rows.push(Row { id: Some(id.to_owned()), note: Some(note), ..row });
         Ok(())
+    }
+
+    /// Marks the last row as one of an earlier run.
+    pub fn keep(&mut self, made: &Made) {
+        if let Some(row) = self.rows.last_mut() {
+            (row.kept, row.stale) = (true, made.sources != SOURCES);
+        }
+        if !self.kept.contains(made) {
+            self.kept.push(made.clone());
+        }
     }
 
     /// Adds a curve from (x, y) points.
@@ -238,22 +325,13 @@ impl Report {
             table.set_width(110);
         }
         for row in &self.rows {
-            let none = || "–".to_owned();
-            let twin = row.twin.map_or_else(|| row.note.clone().unwrap_or_else(none), number);
-            let range = row.range.filter(|[low, high]| number(*low) != number(*high));
-            let range = range.map(|[low, high]| format!(" ({} to {})", number(low), number(high)));
-            let twin = twin + &range.unwrap_or_default();
-            let deviation = row.deviation.map_or_else(none, percent);
-            let paper = row.paper.map_or_else(none, stated);
-            let paper = match row.bound {
-                None => paper,
-                Some(Bound::Most) => format!("≤ {paper}"),
-                Some(Bound::Least) => format!("≥ {paper}"),
+            let mut cells = row.cells();
+            cells[5] += match (row.stale, row.kept) {
+                (true, _) => ", stale",
+                (false, true) => ", kept",
+                (false, false) => "",
             };
-            let verdict = row.verdict.map(|verdict| format!(", {}", verdict.name()));
-            let kept = if row.kept { ", kept" } else { "" };
-            let kind = row.kind.name().to_owned() + &verdict.unwrap_or_default() + kept;
-            table.add_row([&row.figure, &row.quantity, &paper, &twin, &deviation, &kind]);
+            table.add_row(cells);
         }
         for column in 2..5 {
             if let Some(column) = table.column_mut(column) {
@@ -264,8 +342,12 @@ impl Report {
         for fit in &self.fits {
             text.push_str(&format!("\n{fit}"));
         }
-        if let Some(command) = &self.kept {
-            text.push_str(&format!("\nKept, for they take longest: rows of {command}.\n"));
+        for made in &self.kept {
+            let stale = match made.sources == SOURCES {
+                true => "",
+                false => "\n  Stale: policies, traces or twin have changed since.",
+            };
+            text.push_str(&format!("\nKept: rows of {made}.{stale}"));
         }
         if !self.curves.is_empty() {
             text.push_str("\n\nThe twin's curves where the figure states no number:\n");
@@ -348,7 +430,7 @@ mod tests {
 
     #[test]
     fn json_follows_the_published_schema() {
-        let schema = include_str!("../../../../docs/json-schema/paper-5.json");
+        let schema = include_str!("../../../../docs/json-schema/paper-6.json");
         let schema: serde_json::Value = serde_json::from_str(schema).unwrap();
         let mut report = report();
         report.row("a/plain", 1.5).unwrap();

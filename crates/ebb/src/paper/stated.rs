@@ -84,6 +84,15 @@ impl Stated {
         self.paper(self.entry(id)?.1)?.with_context(|| format!("{id} states no number"))
     }
 
+    /// What the rows are called.
+    #[cfg(test)]
+    pub fn ids(&self) -> Vec<String> {
+        let rows = |(group, rows): (&String, &Group)| {
+            rows.rows.keys().map(|row| format!("{group}/{row}")).collect::<Vec<_>>()
+        };
+        self.groups.iter().flat_map(rows).collect()
+    }
+
     fn entry(&self, id: &str) -> Result<(&Group, &Entry)> {
         let found = id.split_once('/').and_then(|(group, row)| {
             let group = self.groups.get(group)?;
@@ -142,12 +151,9 @@ mod tests {
             for id in &named {
                 stated.fact(id).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
             }
-            for (group, rows) in &stated.groups {
-                for row in rows.rows.keys() {
-                    let id = format!("{group}/{row}");
-                    stated.fact(&id).unwrap();
-                    assert!(named.contains(&id), "{paper:?}: no code shows {id}");
-                }
+            for id in stated.ids() {
+                stated.fact(&id).unwrap();
+                assert!(named.contains(&id), "{paper:?}: no code shows {id}");
             }
         }
     }

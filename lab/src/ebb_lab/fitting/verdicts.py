@@ -1,5 +1,5 @@
-"""The rule by which a stated number and a range are compared (studies/README.md; `ebb paper` has the
-same in crates/ebb/src/paper/verdict.rs)."""
+"""The rule by which a stated number and a range are compared (studies/README.md; `ebb paper` has
+the same in crates/ebb/src/paper/verdict.rs)."""
 
 INSIDE = "inside the range"
 OUTSIDE = "outside"

@@ -9,8 +9,8 @@ use super::benchmarks::{Pair, reads, writes};
 /// Two, three and four CubieTrucks in place of the PC.
 pub fn replacement(study: &mut Study) -> Result<()> {
     let price = |row| anyhow::Ok(study.report.stated.span(row)?.middle);
-    let (ssd, board) = (price("prices/ssd")?, price("prices/board")?);
-    let computer = price("prices/computer")?;
+    let (ssd, board) = (price("given/ssd")?, price("given/board")?);
+    let computer = price("given/computer")?;
     let found = study.benchmarks()?;
     let span = |value: &dyn Fn(&Pair) -> f64| found.span(value);
     let less = |count: f64| span(&|p| 100.0 * p.saved(count, writes));
