@@ -530,7 +530,8 @@ fn control(machine: &Machine, fans: &Fans, control: Control, list: &mut List) ->
         }
         Control::PowerState => {
             controllers(machine, list, |identity| {
-                let operational = identity.states.iter().filter(|state| state.operational);
+                let caps = identity.caps();
+                let operational = caps.iter().filter(|state| state.operational);
                 (operational.count() < 2).then_some("it has one operational power state alone")
             });
             NO_CONTROLLER

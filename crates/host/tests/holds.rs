@@ -1,7 +1,7 @@
 //! What the operator holds, where others have limits of their own.
 
 use ebb_host::{Holds, Leave, Stated};
-use ebb_policy::units::Nanos;
+use ebb_policy::units::{Nanos, Watts};
 
 use crate::acting::{Bench, changed};
 use crate::real::server;
@@ -78,6 +78,29 @@ fn only_disks_of_this_server_are_told_to_stop() {
     assert!(error.contains("disk_standby: it is not on SATA or SAS"), "{error}");
     assert!(error.contains("/sys/block/sdb"), "{error}");
     assert_eq!(holds(600).places(&server(1).machine()).unwrap().constant, []);
-    let error = holds(1).check().unwrap_err();
-    assert!(error.contains("write 60 s or more"), "{error}");
+    let (key, error) = holds(1).check().unwrap_err();
+    assert!(key == "disk_standby" && error.contains("write 60 s or more"), "{key}{error}");
+}
+
+/// To some firmware next to nothing is no limit: what policies do not ask for nobody holds either.
+#[test]
+fn a_package_is_held_to_no_less_than_a_tenth_of_the_limit_found() {
+    let tree = intel();
+    for (zone, limit) in [("intel-rapl:0", 250_000_000), ("intel-rapl:1", 200_000_000)] {
+        let zone = format!("sys/class/powercap/{zone}");
+        tree.put(&format!("{zone}/constraint_0_name"), "long_term")
+            .put(&format!("{zone}/constraint_0_power_limit_uw"), limit);
+    }
+    let held = |watts| {
+        let holds = Holds { package_power: Some(Watts(watts)), ..Holds::default() };
+        holds.places(&tree.machine()).map(|held| held.constant.len())
+    };
+    assert_eq!(held(25.0), Ok(2));
+    let error = held(24.0).unwrap_err();
+    assert!(
+        error.contains("package-0 may draw 250 W") && error.contains("25 W or more"),
+        "{error}"
+    );
+    let error = held(0.0).unwrap_err();
+    assert!(error.starts_with("package_power = 0 W: to some firmware"), "{error}");
 }

@@ -5,6 +5,7 @@ use ebb_policy::units::{Nanos, Watts};
 
 use crate::act::groups::CGROUPS;
 use crate::act::knob::{Knob, Place};
+use crate::act::packages::LEAST;
 use crate::act::places::package_place;
 use crate::act::steering::Notice;
 use crate::find::drives::Drive;
@@ -134,17 +135,25 @@ impl Holds {
     /// Whether it can be held on any machine.
     ///
     /// # Errors
-    /// What cannot be.
-    pub fn check(&self) -> Result<(), String> {
-        match (self.drive_power, self.disk_standby) {
-            (Some(power), _) if power_limit(power).is_none() => {
-                Err(format!("drive_power = {power}: write 10 mW to 655 W"))
-            }
-            (_, Some(standby)) if standby < SHORTEST => Err(format!(
-                "disk_standby = {standby}: write {SHORTEST} or more; a disk that starts all the \
-                 time wears out"
+    /// The key of `[hold]` of what cannot be, and why.
+    pub fn check(&self) -> Result<(), (&'static str, String)> {
+        let [package, drive, _, _, standby] = Place::HOLDS;
+        if let Some(power) = self.package_power.filter(|power| power.0 <= 0.0) {
+            let why = "to some firmware that is no limit";
+            return Err((package, format!(" = {power}: {why}; write more, such as \"150 W\"")));
+        }
+        if let Some(power) = self.drive_power.filter(|power| power_limit(*power).is_none()) {
+            return Err((drive, format!(" = {power}: write 10 mW to 655 W")));
+        }
+        match self.disk_standby.filter(|standby| *standby < SHORTEST) {
+            Some(asked) => Err((
+                standby,
+                format!(
+                    " = {asked}: write {SHORTEST} or more; a disk that starts all the time wears \
+                     out"
+                ),
             )),
-            _ => Ok(()),
+            None => Ok(()),
         }
     }
 
@@ -153,27 +162,8 @@ impl Holds {
     /// # Errors
     /// What is to be held and cannot be here.
     pub fn places(&self, machine: &Machine) -> Result<Held, String> {
-        let mut all = Vec::new();
-        if let Some(power) = self.package_power {
-            let limited = |zone: &&Zone| zone.limit(&machine.sys).is_some();
-            let zones: Vec<_> = machine.packages().filter(limited).collect();
-            if zones.is_empty() {
-                let none = "no package here has a long-term power limit".to_owned();
-                let why = machine.lacks_packages().unwrap_or(none);
-                return Err(format!("package_power: {why}"));
-            }
-            if let Some(Zone { name, folder, .. }) =
-                zones.iter().find(|zone| zone.is_unlimited(&machine.sys))
-            {
-                return Err(format!(
-                    "package_power: the limits of {name} are turned off: write 1 to \
-                     /{folder}/enabled, or see whether the firmware allows that"
-                ));
-            }
-            let value = format!("{:.0}", power.0 * 1e6);
-            let hold = |zone: &&Zone| Hold { place: package_place(zone), value: value.clone() };
-            all.extend(zones.iter().map(hold));
-        }
+        self.check().map_err(|(key, why)| key.to_owned() + &why)?;
+        let mut all = self.package_limits(machine)?;
         all.extend(self.drive_limits(machine)?);
         let mut hold = |path: String, value: String| {
             all.push(Hold { place: Place::File { path }, value });
@@ -231,8 +221,37 @@ impl Holds {
         }
     }
 
+    fn package_limits(&self, machine: &Machine) -> Result<Vec<Hold>, String> {
+        let Some(power) = self.package_power else { return Ok(Vec::new()) };
+        let sys = &machine.sys;
+        let zones: Vec<_> = machine.packages().filter(|zone| zone.limit(sys).is_some()).collect();
+        if zones.is_empty() {
+            let none = "no package here has a long-term power limit".to_owned();
+            let why = machine.lacks_packages().unwrap_or(none);
+            return Err(format!("package_power: {why}"));
+        }
+        if let Some(Zone { name, folder, .. }) = zones.iter().find(|zone| zone.is_unlimited(sys)) {
+            return Err(format!(
+                "package_power: the limits of {name} are turned off: write 1 to \
+                 /{folder}/enabled, or see whether the firmware allows that"
+            ));
+        }
+        let least = |zone: &&&Zone| zone.power_limit(sys).is_some_and(|is| power < is * LEAST);
+        if let Some(zone) = zones.iter().find(least) {
+            let found = zone.power_limit(sys).unwrap_or_default();
+            return Err(format!(
+                "package_power = {power}: {} may draw {found} as found, and cores stand at their \
+                 lowest frequency long before a tenth of that; write {} or more",
+                zone.name,
+                found * LEAST
+            ));
+        }
+        let value = format!("{:.0}", power.0 * 1e6);
+        let hold = |zone: &&Zone| Hold { place: package_place(zone), value: value.clone() };
+        Ok(zones.iter().map(hold).collect())
+    }
+
     fn drive_limits(&self, machine: &Machine) -> Result<Vec<Hold>, String> {
-        self.check()?;
         let Some(value) = self.drive_power.and_then(power_limit) else { return Ok(Vec::new()) };
         let takes = drives(machine)
             .into_iter()
