@@ -398,7 +398,7 @@ fn power(machine: &Machine, signal: Signal, list: &mut List) -> &'static str {
 
 /// What meters say, and why some of them do not count.
 fn meters(machine: &Machine, found: Meters, list: &mut List) {
-    for path in found.files {
+    for path in found.sane().cloned() {
         let value = machine.sys.number::<u64>(&path).map(|micros| micros as f64 / 1e6);
         list.read(None, path, value);
     }

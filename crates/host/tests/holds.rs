@@ -2,6 +2,7 @@
 
 use ebb_host::{Holds, Leave, Stated};
 use ebb_policy::units::{Nanos, Watts};
+use ebb_policy::{BackgroundMode, Control, Outcome, Plant, Signals};
 
 use crate::acting::{Bench, changed};
 use crate::real::server;
@@ -103,4 +104,42 @@ fn a_package_is_held_to_no_less_than_a_tenth_of_the_limit_found() {
     );
     let error = held(0.0).unwrap_err();
     assert!(error.starts_with("package_power = 0 W: to some firmware"), "{error}");
+}
+
+/// A backup's service is there while it runs.
+#[test]
+fn background_work_that_comes_later_has_its_weight() {
+    let weights =
+        ["cpu.weight", "io.weight"].map(|file| format!("sys/fs/cgroup/late.slice/{file}"));
+    let tree = intel();
+    let holds = Holds { background: vec!["late.slice".to_owned()], ..Holds::default() };
+    let held = holds.places(&tree.machine()).unwrap();
+    let mut bench = Bench::stated(tree, &Stated::default(), Leave::Restore, held);
+    let race = |bench: &mut Bench, races: bool| {
+        let mut request = bench.request();
+        if races {
+            request.ask_background(BackgroundMode::Race, "test:");
+        }
+        bench.host.sense(&mut Signals::new(bench.host.topology()));
+        let outcome = bench.apply(&request).of(Control::Background, 0);
+        let is =
+            |file: &String| bench.tree.path().join(file).exists().then(|| bench.tree.get(file));
+        (outcome, weights.each_ref().map(is))
+    };
+    let raced = || [Some("1000".to_owned()), Some("default 1000".to_owned())];
+    assert_eq!(race(&mut bench, true), (Outcome::Refused, [None, None]));
+    for found in [["100", "default 100"], ["50", "default 20"]] {
+        let [cpu, io] = found;
+        bench.tree.put(&weights[0], cpu).put(&weights[1], io);
+        let found = found.map(|weight| Some(weight.to_owned()));
+        assert_eq!(race(&mut bench, true), (Outcome::Done, raced()));
+        assert_eq!(race(&mut bench, false), (Outcome::Done, found.clone()));
+        assert_eq!(race(&mut bench, true), (Outcome::Done, raced()));
+        if cpu == "50" {
+            bench.restore();
+            assert_eq!(weights.each_ref().map(|file| Some(bench.tree.get(file))), found);
+        }
+        std::fs::remove_dir_all(bench.tree.path().join("sys/fs/cgroup/late.slice")).unwrap();
+        assert_eq!(race(&mut bench, true).1, [None, None]);
+    }
 }

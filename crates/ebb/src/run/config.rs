@@ -319,9 +319,10 @@ impl Config {
             );
             return no("policy", told);
         }
-        let outside = |group: &&String| group.split('/').any(|part| part == "..");
-        if let Some(group) = self.hold.background.iter().find(outside) {
-            return no("hold.background", format!(": \"{group}\": name a group below the root"));
+        let is_path = |group: &str| !group.split('/').any(|part| ["", ".", ".."].contains(&part));
+        if let Some(group) = self.hold.background.iter().find(|group| !is_path(group)) {
+            let why = "write its path below /sys/fs/cgroup, such as \"backup.slice\"";
+            return no("hold.background", format!(": \"{group}\": {why}"));
         }
         if let Err((key, why)) = self.holds().check() {
             return no(&format!("hold.{key}"), why);

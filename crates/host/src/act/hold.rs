@@ -3,19 +3,16 @@
 
 use ebb_policy::units::{Nanos, Watts};
 
-use crate::act::groups::CGROUPS;
 use crate::act::knob::{Knob, Place};
 use crate::act::packages::LEAST;
 use crate::act::places::package_place;
 use crate::act::steering::Notice;
+use crate::find::cpus::Cpu;
 use crate::find::drives::Drive;
 use crate::find::energy::Zone;
 use crate::find::layout::drives;
 use crate::find::machine::Machine;
 use crate::nvme::power_limit;
-
-/// Of the default, 100: background work that races is ten times as heavy as others.
-const RACE: &str = "1000";
 
 /// A disk that starts again and again wears out, and saves nothing.
 const SHORTEST: Nanos = Nanos::from_secs(60);
@@ -44,8 +41,6 @@ pub struct Holds {
 pub struct Held {
     /// Held all the time.
     pub constant: Vec<Hold>,
-    /// Held while background work races.
-    pub race: Vec<Hold>,
     /// What they are the places of: those of parts that come later are held as well.
     pub of: Holds,
     /// What is left alone, and why.
@@ -169,11 +164,16 @@ impl Holds {
             all.push(Hold { place: Place::File { path }, value });
         };
         if let Some(latency) = self.cpu_latency {
-            for cpu in &machine.cpus.cpus {
+            let file = |cpu: &Cpu| {
                 let folder = "sys/devices/system/cpu";
-                let path = format!("{folder}/cpu{}/power/pm_qos_resume_latency_us", cpu.number);
-                hold(path, latency_text(latency));
+                format!("{folder}/cpu{}/power/pm_qos_resume_latency_us", cpu.number)
+            };
+            let files: Vec<_> = machine.cpus.cpus.iter().map(file).collect();
+            if !files.iter().any(|file| machine.sys.has(file)) {
+                let why = "a kernel without CONFIG_PM, or a container";
+                return Err(format!("cpu_latency: no CPU has pm_qos_resume_latency_us: {why}"));
             }
+            files.into_iter().for_each(|file| hold(file, latency_text(latency)));
         }
         if let Some(preference) = &self.energy_preference {
             for path in preferences(machine, preference)? {
@@ -182,7 +182,7 @@ impl Holds {
         }
         let (disks, left) = self.standby(machine)?;
         all.extend(disks);
-        Ok(Held { constant: all, race: self.race(), of: self.clone(), left })
+        Ok(Held { constant: all, of: self.clone(), left })
     }
 
     /// Where disks are told to stop, and those that are not, with the reason.
@@ -265,18 +265,6 @@ impl Holds {
             true => Err("drive_power: no drive here takes a power limit".to_owned()),
             false => Ok(limits),
         }
-    }
-
-    /// Where background work is given weight, and the weight with which it races.
-    fn race(&self) -> Vec<Hold> {
-        let weights = |group: &String| {
-            let file = |file: &str| Place::File { path: format!("{CGROUPS}/{group}/{file}") };
-            [
-                Hold { place: file("cpu.weight"), value: RACE.to_owned() },
-                Hold { place: file("io.weight"), value: format!("default {RACE}") },
-            ]
-        };
-        self.background.iter().flat_map(weights).collect()
     }
 }
 

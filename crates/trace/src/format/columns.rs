@@ -12,7 +12,7 @@ use super::field::{self, Line, LineParser, Reason, shown};
 use super::names::Names;
 use super::vscsi_csv::operation as scsi;
 use crate::request::{Op, Request};
-use crate::times::{Moment, moment};
+use crate::times::moment;
 
 const SECOND: i128 = 1_000_000_000;
 
