@@ -94,6 +94,11 @@ fn a_frequency_domain_that_says_nonsense_is_named_and_the_rest_goes_on() {
         }
         assert!(sensed(&tree).1.contains(says));
     }
+    // In MHz for kHz.
+    let tree = server(1);
+    tree.put(&format!("{policy}/cpuinfo_min_freq"), 800)
+        .put(&format!("{policy}/cpuinfo_max_freq"), 3400);
+    assert!(reasons(&tree, "frequency_hz").contains("is not a range of frequencies"));
     // One whose CPUs are offline is no fault: none of its files can be read.
     let tree = server(1);
     for file in fs::read_dir(tree.path().join(policy)).unwrap() {

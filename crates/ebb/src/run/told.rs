@@ -283,6 +283,7 @@ impl Teller {
             // Decided before; what became of it is new.
             (true, Outcome::Refused) => format!("{after} cannot be set on this machine"),
             (true, Outcome::Changed) => "changed by another program".to_owned(),
+            (true, Outcome::Done) => format!("{after} ({reason})"),
             _ => format!("{from} -> {after} ({reason}{refused})"),
         };
         let priority = match outcome {

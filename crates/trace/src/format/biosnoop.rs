@@ -71,7 +71,7 @@ impl Default for Biosnoop {
 impl LineParser for Biosnoop {
     fn line(&mut self, line: &[u8]) -> Result<Line, Reason> {
         // perf-tools' iosnoop begins and ends so; BCC's histograms and tops with other words.
-        if line.starts_with(b"Tracing block I/O") || line == b"Ending tracing..." {
+        if line.starts_with(b"Tracing block ") || matches!(line, b"Ending tracing..." | b"^C") {
             return Ok(Line::Header);
         }
         // On standard error, which may be in the file as well.
@@ -391,7 +391,7 @@ mod tests {
     #[test]
     fn what_was_lost_is_told() {
         let mut parser = Biosnoop::default();
-        for line in ["Possibly lost 12 samples", "lost 3 events on CPU #2", "Lost 5 events"] {
+        for line in ["Possibly lost 12 samples", "lost 3 events on CPU #2", "Lost 5 events", "^C"] {
             assert_eq!(parser.line(line.as_bytes()), Ok(Line::Header), "{line}");
         }
         let notes = parser.notes();
