@@ -237,3 +237,25 @@ fn help_names_every_command_and_option() {
         }
     }
 }
+
+/// What `ebb run` would refuse on any machine, the check of its configuration refuses.
+#[test]
+fn a_configuration_that_no_machine_can_keep_is_refused_with_its_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = path(folder.path(), "ebb.toml");
+    let group = "[[machine.groups]]\nrole = \"front-end\"\ncpus =";
+    for (text, says) in [
+        ("policy = \"constant(ghz=0)\"", "line 1: policy = \"constant(ghz=0)\": ghz = 0 is out"),
+        ("plf = 0.1\npolicy = \"pacer+fixed-fans(duty=2)\"", "line 2: policy = \"pacer+fixed"),
+        ("policy = \"eadc(set_point=200)\"", "set_point = 200 is out of range: 40 to 85"),
+        ("[hold]\n\npackage_power = \"0 W\"", "line 3: hold.package_power = 0 W: to some"),
+        ("[hold]\nbackground = [\"/\"]", "line 2: hold.background: \"/\": write its path below"),
+        ("[hold]\ndisk_standby = \"1 s\"", "line 2: hold.disk_standby = 1 s: write 60 s"),
+        (&format!("{group} \"0-3\"\n{group} \"3-7\"")[..], "CPU 3 is in two groups"),
+    ] {
+        std::fs::write(&file, text).unwrap();
+        let (code, error) = fails(&["config", "check", &file]);
+        assert_eq!(code, 2, "{text}: {error}");
+        assert!(error.contains(&file) && error.contains(says), "{text}: {error}");
+    }
+}

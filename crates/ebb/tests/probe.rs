@@ -94,6 +94,48 @@ fn a_machine_becomes_a_profile_that_the_twin_runs() {
     assert!(code == 2 && error.contains("--profile"), "{error}");
 }
 
+/// What drivers say of processors: one fixed frequency, idle states that pay as soon as a deeper
+/// one, that do not say when, or never.
+#[test]
+fn whatever_a_processor_says_the_draft_is_a_profile() {
+    let root = tempfile::tempdir().unwrap();
+    let put = |file: &str, text: &str| {
+        let file = root.path().join("sys/devices/system/cpu").join(file);
+        fs::create_dir_all(file.parent().unwrap()).unwrap();
+        fs::write(file, text).unwrap();
+    };
+    put("online", "0-3");
+    put("cpufreq/policy0/related_cpus", "0 1 2 3");
+    for end in ["min", "max"] {
+        put(&format!("cpufreq/policy0/cpuinfo_{end}_freq"), "2000000");
+    }
+    for (number, (name, exit, residency)) in [
+        ("POLL", "0", Some("0")),
+        ("C1", "1", None),
+        ("C1E", "10", Some("40")),
+        ("C6", "40", Some("40")),
+        ("NEVER", "50", Some("4294967295")),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let put = |file: &str, text| put(&format!("cpu0/cpuidle/state{number}/{file}"), text);
+        put("name", name);
+        put("latency", exit);
+        residency.into_iter().for_each(|residency| put("residency", residency));
+    }
+    let file = path(root.path(), "here.toml");
+    let output = ebb(&["probe", "--root", root.path().to_str().unwrap(), "--profile", &file]);
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    let profile: toml::Table = toml::from_str(&fs::read_to_string(&file).unwrap()).unwrap();
+    assert_eq!(profile["cpu"]["frequencies"], toml::Value::from(vec!["2000 MHz"]));
+    let states = profile["cpu"]["idle_states"].as_array().unwrap().iter();
+    let states: Vec<_> = states
+        .map(|state| ["name", "after"].map(|key| state[key].as_str().unwrap()).join(" "))
+        .collect();
+    assert_eq!(states, ["C1 1 us", "C6 40 us"]);
+}
+
 /// A model is not for the terminal to act on.
 #[test]
 fn what_a_drive_calls_itself_is_escaped() {

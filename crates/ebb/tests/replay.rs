@@ -287,6 +287,11 @@ fn meters_say_what_they_take_and_why_they_do_not() {
         let watts = report["repeats"][0]["energy"][0]["watts"].as_f64().unwrap();
         assert!((watts - 61.5).abs() < 1e-6, "{command}: {report}");
     }
+    let nothing = meter("unix_s,power_w", "$(date +%s.%N),0");
+    let nothing = ["replay", "--meter-command", &nothing, "--rate-scale", "0.1"];
+    let told = prints(&[&nothing[..], &wrap[..]].concat());
+    let words: Vec<&str> = told.split_whitespace().collect();
+    assert!(words.join(" ").contains("which says 0 W all the time"), "{told}");
     for (command, why) in [
         (meter("time,power.limit [W]", "$(date +%s),350"), "not measured power"),
         (meter("time,ssj_ops/watt", "$(date +%s),41.2"), "not measured power"),

@@ -236,8 +236,8 @@ impl Host {
             unreadable.extend(holds.keep_limits(&self.machine));
         }
         let units = places::units(&self.machine, &self.layout, &self.topology, owned);
-        let held = Hold::units(&holds.constant).chain(Hold::units(&holds.race));
-        let held = held.map(|holds| Unit::held(holds.iter().map(|hold| &hold.place)));
+        let held = Hold::units(&holds.constant)
+            .map(|holds| Unit::held(holds.iter().map(|hold| &hold.place)));
         let mut found = Vec::new();
         for unit in units.into_iter().chain(held) {
             match unit.originals(&self.machine, &leave) {

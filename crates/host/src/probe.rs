@@ -398,7 +398,7 @@ fn power(machine: &Machine, signal: Signal, list: &mut List) -> &'static str {
 
 /// What meters say, and why some of them do not count.
 fn meters(machine: &Machine, found: Meters, list: &mut List) {
-    for path in found.files {
+    for path in found.sane().cloned() {
         let value = machine.sys.number::<u64>(&path).map(|micros| micros as f64 / 1e6);
         list.read(None, path, value);
     }
@@ -530,7 +530,8 @@ fn control(machine: &Machine, fans: &Fans, control: Control, list: &mut List) ->
         }
         Control::PowerState => {
             controllers(machine, list, |identity| {
-                let operational = identity.states.iter().filter(|state| state.operational);
+                let caps = identity.caps();
+                let operational = caps.iter().filter(|state| state.operational);
                 (operational.count() < 2).then_some("it has one operational power state alone")
             });
             NO_CONTROLLER

@@ -1,10 +1,11 @@
 //! Which drives are found, and by what name, as people have reported it.
 
-use ebb_host::{Host, Report, Stated};
+use ebb_host::{Contest, Held, Host, Leave, Report, State, Stated};
 use ebb_policy::registry::{self, Settings};
 use ebb_policy::units::Watts;
-use ebb_policy::{Control, Plant, Request, Signals};
+use ebb_policy::{Control, Outcome, Plant, Request, Signals};
 
+use crate::acting::Bench;
 use crate::tree::{Tree, amd};
 
 struct Disk<'a> {
@@ -249,4 +250,31 @@ fn a_disk_keeps_its_chip() {
     let machine = tree.machine();
     let chip = machine.drive_chip(&machine.drives[0]).unwrap();
     assert_eq!((chip.name.as_str(), chip.device.as_deref()), ("drivetemp", Some("0:0:0:0")));
+}
+
+/// What somebody has capped a drive to is a limit as any other: no policy raises it unasked.
+#[test]
+fn a_power_state_found_is_kept_as_limits_are() {
+    let capped = |raise_limits: bool| {
+        let tree = amd();
+        tree.nvme(0, "fake", "a");
+        let stated = Stated { raise_limits, ..Stated::default() };
+        let host = Host::new(tree.with_drives(), &stated, Control::ALL).unwrap();
+        tree.put("dev/nvme0", 1);
+        let mut bench = Bench { tree, state: tempfile::tempdir().unwrap(), host };
+        let state = State::open(bench.state.path()).unwrap();
+        let held = Held::default();
+        bench.host.act(Control::ALL, held, |_| Leave::Restore, Contest::Yield, &state).unwrap();
+        let seen = [0, 2, 1].map(|asked| {
+            let mut request = bench.request();
+            request.power_state.ask(0, asked, "test:");
+            assert_eq!(bench.apply(&request).of(Control::PowerState, 0), Outcome::Done);
+            bench.tree.get("dev/nvme0")
+        });
+        drop(state);
+        bench.restore();
+        (seen, bench.tree.get("dev/nvme0"))
+    };
+    assert_eq!(capped(false), (["1", "2", "1"].map(str::to_owned), "1".to_owned()));
+    assert_eq!(capped(true), (["0", "2", "1"].map(str::to_owned), "1".to_owned()));
 }

@@ -206,6 +206,9 @@ fn pairs_that_are_a_guess_are_shown_and_not_steered_until_they_are_named() {
     assert!(apart.iter().all(|(_, reason)| reason.contains("names other fans")), "{apart:?}");
     let missing = Fans::found(&tree.machine(), &named).missing;
     assert_eq!(missing, ["pwm7 of nct6791"]);
+    let fans = Fans::found(&tree.machine(), &[stated("nct6791", "pwm4", Some("fan7"))]);
+    let left = fans.fans[0].left.as_ref().unwrap();
+    assert!(left.starts_with("its chip has no fan7: ebb probe --fans"), "{left}");
 }
 
 /// Begins to act on `tree`; the reasons for what is not steered.

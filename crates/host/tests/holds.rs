@@ -1,7 +1,8 @@
 //! What the operator holds, where others have limits of their own.
 
 use ebb_host::{Holds, Leave, Stated};
-use ebb_policy::units::Nanos;
+use ebb_policy::units::{Nanos, Watts};
+use ebb_policy::{BackgroundMode, Control, Outcome, Plant, Signals};
 
 use crate::acting::{Bench, changed};
 use crate::real::server;
@@ -78,6 +79,67 @@ fn only_disks_of_this_server_are_told_to_stop() {
     assert!(error.contains("disk_standby: it is not on SATA or SAS"), "{error}");
     assert!(error.contains("/sys/block/sdb"), "{error}");
     assert_eq!(holds(600).places(&server(1).machine()).unwrap().constant, []);
-    let error = holds(1).check().unwrap_err();
-    assert!(error.contains("write 60 s or more"), "{error}");
+    let (key, error) = holds(1).check().unwrap_err();
+    assert!(key == "disk_standby" && error.contains("write 60 s or more"), "{key}{error}");
+}
+
+/// To some firmware next to nothing is no limit: what policies do not ask for nobody holds either.
+#[test]
+fn a_package_is_held_to_no_less_than_a_tenth_of_the_limit_found() {
+    let tree = intel();
+    for (zone, limit) in [("intel-rapl:0", 250_000_000), ("intel-rapl:1", 200_000_000)] {
+        let zone = format!("sys/class/powercap/{zone}");
+        tree.put(&format!("{zone}/constraint_0_name"), "long_term")
+            .put(&format!("{zone}/constraint_0_power_limit_uw"), limit);
+    }
+    let held = |watts| {
+        let holds = Holds { package_power: Some(Watts(watts)), ..Holds::default() };
+        holds.places(&tree.machine()).map(|held| held.constant.len())
+    };
+    assert_eq!(held(25.0), Ok(2));
+    let error = held(24.0).unwrap_err();
+    assert!(
+        error.contains("package-0 may draw 250 W") && error.contains("25 W or more"),
+        "{error}"
+    );
+    let error = held(0.0).unwrap_err();
+    assert!(error.starts_with("package_power = 0 W: to some firmware"), "{error}");
+}
+
+/// A backup's service is there while it runs.
+#[test]
+fn background_work_that_comes_later_has_its_weight() {
+    let weights =
+        ["cpu.weight", "io.weight"].map(|file| format!("sys/fs/cgroup/late.slice/{file}"));
+    let tree = intel();
+    let holds = Holds { background: vec!["late.slice".to_owned()], ..Holds::default() };
+    let held = holds.places(&tree.machine()).unwrap();
+    let mut bench = Bench::stated(tree, &Stated::default(), Leave::Restore, held);
+    let race = |bench: &mut Bench, races: bool| {
+        let mut request = bench.request();
+        if races {
+            request.ask_background(BackgroundMode::Race, "test:");
+        }
+        bench.host.sense(&mut Signals::new(bench.host.topology()));
+        let outcome = bench.apply(&request).of(Control::Background, 0);
+        let is =
+            |file: &String| bench.tree.path().join(file).exists().then(|| bench.tree.get(file));
+        (outcome, weights.each_ref().map(is))
+    };
+    let raced = || [Some("1000".to_owned()), Some("default 1000".to_owned())];
+    assert_eq!(race(&mut bench, true), (Outcome::Refused, [None, None]));
+    for found in [["100", "default 100"], ["50", "default 20"]] {
+        let [cpu, io] = found;
+        bench.tree.put(&weights[0], cpu).put(&weights[1], io);
+        let found = found.map(|weight| Some(weight.to_owned()));
+        assert_eq!(race(&mut bench, true), (Outcome::Done, raced()));
+        assert_eq!(race(&mut bench, false), (Outcome::Done, found.clone()));
+        assert_eq!(race(&mut bench, true), (Outcome::Done, raced()));
+        if cpu == "50" {
+            bench.restore();
+            assert_eq!(weights.each_ref().map(|file| Some(bench.tree.get(file))), found);
+        }
+        std::fs::remove_dir_all(bench.tree.path().join("sys/fs/cgroup/late.slice")).unwrap();
+        assert_eq!(race(&mut bench, true).1, [None, None]);
+    }
 }

@@ -3,8 +3,8 @@
 use std::fs;
 
 use ebb_host::{Drive, Holds, Host, Stated, Sys};
-use ebb_policy::Control;
 use ebb_policy::units::Watts;
+use ebb_policy::{Control, Plant, Signals};
 
 use crate::real::{reasons, rows, sensed, server};
 
@@ -94,6 +94,11 @@ fn a_frequency_domain_that_says_nonsense_is_named_and_the_rest_goes_on() {
         }
         assert!(sensed(&tree).1.contains(says));
     }
+    // In MHz for kHz.
+    let tree = server(1);
+    tree.put(&format!("{policy}/cpuinfo_min_freq"), 800)
+        .put(&format!("{policy}/cpuinfo_max_freq"), 3400);
+    assert!(reasons(&tree, "frequency_hz").contains("is not a range of frequencies"));
     // One whose CPUs are offline is no fault: none of its files can be read.
     let tree = server(1);
     for file in fs::read_dir(tree.path().join(policy)).unwrap() {
@@ -379,4 +384,29 @@ fn a_supply_that_says_nothing_is_missing_in_the_sum() {
         let why = reasons(&tree, "power");
         assert_eq!(why.contains("a part without"), expected.is_none(), "{other:?}: {why}");
     }
+}
+
+/// Firmware that has not measured yet says 0 W: a service that starts with the machine hears that.
+#[test]
+fn a_meter_that_says_nonsense_at_the_start_counts_once_it_says_sense() {
+    let tree = server(1);
+    let meter = "sys/class/hwmon/hwmon2/power1_average";
+    tree.chip(2, "power_meter", "ACPI000D:00", &[("power1_average", "0")]);
+    let why = reasons(&tree, "power");
+    assert!(why.contains("0 W cannot be") && why.contains("until it says something else"), "{why}");
+    let mut host = Host::new(tree.machine(), &Stated::default(), &[]).unwrap();
+    let mut power = |micros: u64| {
+        tree.put(meter, micros);
+        let mut signals = Signals::new(host.topology());
+        host.sense(&mut signals);
+        signals.power.total
+    };
+    assert_eq!([power(0), power(412_000_000), power(0)], [None, Some(Watts(412.0)), None]);
+    assert_eq!(power(4_294_967_295_000_000), None);
+    // What answers at the start is preferred, and then stays.
+    tree.put(meter, 0);
+    let supply = [("power1_input", "300000000"), ("power1_label", "pin")];
+    tree.chip(3, "pmbus", "3-0058", &supply);
+    assert_eq!(sensed(&tree).0.power.total, Some(Watts(300.0)));
+    assert!(reasons(&tree, "power").contains("not used; an update"), "{}", reasons(&tree, "power"));
 }

@@ -102,6 +102,30 @@ fn blank_lines_and_windows_line_ends_count_as_lines_and_do_no_harm() {
     }
 }
 
+/// R quotes words, pandas everything if it is told to.
+#[test]
+fn fields_between_commas_may_be_quoted() {
+    for (format, heading, lines) in good() {
+        let text = |quote: fn(&str) -> String| {
+            let line = |line: &str| line.split(',').map(quote).collect::<Vec<_>>().join(",");
+            [heading, lines[0], lines[1]].map(line).join("\n").trim_start().to_owned()
+        };
+        if !lines[0].contains(',') || format == Format::Blkparse {
+            continue;
+        }
+        let bare = all(&mut opened(&text(str::to_owned), false).unwrap()).unwrap();
+        let words = |field: &str| match field.parse::<f64>() {
+            Ok(_) => field.to_owned(),
+            Err(_) => format!("\"{field}\""),
+        };
+        for quoted in [text(|field| format!("\"{field}\"")), text(words)] {
+            let quoted = quoted.replace("\"\"", "");
+            let mut reader = opened(&quoted, false).unwrap();
+            assert_eq!((reader.format(), all(&mut reader).unwrap()), (format, bare.clone()));
+        }
+    }
+}
+
 #[test]
 fn the_first_request_is_at_zero_and_detection_agrees() {
     for (format, heading, [first, second]) in good() {

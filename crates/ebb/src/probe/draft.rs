@@ -8,7 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use ebb_host::{Cpus, Host, Machine, Meter, Stated};
+use ebb_host::{Cpus, Host, IdleState, Machine, Meter, Stated};
 use ebb_policy::Control;
 use ebb_policy::units::{Hertz, Nanos, Watts};
 use ebb_twin::Profile;
@@ -20,6 +20,9 @@ use crate::{out, output};
 const BASE: &str = "generic-1u";
 /// Time for which the processors are measured, idle and then busy.
 const MEASURED: Duration = Duration::from_secs(5);
+
+/// No core sleeps that long before it has paid: a driver that says so means never.
+const LONGEST: Nanos = Nanos::from_secs(3600);
 
 /// Power of all packages.
 #[derive(Debug, Clone, Copy)]
@@ -79,10 +82,7 @@ fn cpu(text: &mut String, cpus: &Cpus, base: &Profile, measured: Option<Measured
             steps.iter().map(|hertz| format!("\"{} MHz\"", hertz.0 / 1e6)).collect();
         let _ = writeln!(text, "frequencies = [{}]", steps.join(", "));
     }
-    let idle = cpus.cpus.first().map(|cpu| &cpu.idle[..]).unwrap_or_default();
-    // Polling is no idle state, and one that is switched off is none either.
-    let idle: Vec<_> =
-        idle.iter().filter(|state| state.exit > Nanos::ZERO && !state.disabled).collect();
+    let idle = idle(cpus.cpus.first().map(|cpu| &cpu.idle[..]).unwrap_or_default());
     if let Some(Measured { idle, busy }) = measured {
         let cores = cpus.cores().count() as f64;
         let resting = base.cpu.idle_states.last().map_or(base.cpu.parked, |state| state.power);
@@ -94,12 +94,13 @@ fn cpu(text: &mut String, cpus: &Cpus, base: &Profile, measured: Option<Measured
             "core_dynamic = \"{dynamic:.3} W\" # measured: {busy:.1} with all cores busy"
         );
     }
-    for state in &idle {
+    let mut least = Watts(f64::INFINITY);
+    for (state, after) in &idle {
         // Its power is that of the assumed state with the nearest time to wake.
         let known = base.cpu.idle_states.iter();
         let nearest = known.min_by_key(|other| other.exit.0.abs_diff(state.exit.0));
-        let power = nearest.map_or(base.cpu.parked, |state| state.power);
-        let after = state.residency.max(Nanos(1000));
+        let power = nearest.map_or(base.cpu.parked, |state| state.power).min(least);
+        least = power;
         let _ = writeln!(
             text,
             "\n[[cpu.idle_states]]\nname = \"{}\"\nafter = \"{after}\"\nexit = \"{}\"\n\
@@ -110,15 +111,34 @@ fn cpu(text: &mut String, cpus: &Cpus, base: &Profile, measured: Option<Measured
     }
 }
 
+/// The idle states that a core enters, and after which time each has paid: none that pays later
+/// than a deeper one. Polling is no idle state, and one that is switched off is none either.
+fn idle(all: &[IdleState]) -> Vec<(&IdleState, Nanos)> {
+    let mut idle: Vec<(&IdleState, Nanos)> = Vec::new();
+    for state in all.iter().filter(|state| state.exit > Nanos::ZERO && !state.disabled) {
+        // Where nobody says, it has paid once it took as long as to wake.
+        let after = state.residency.max(state.exit).max(Nanos(1000));
+        if after > LONGEST {
+            continue;
+        }
+        while idle.pop_if(|(_, shallower)| *shallower >= after).is_some() {}
+        idle.push((state, after));
+    }
+    idle
+}
+
 /// A name of somebody else's as it can stand in TOML and CSV.
 fn plain(name: &str) -> String {
     let is_plain = |c: &char| c.is_ascii_alphanumeric() || " ._-".contains(*c);
     name.chars().filter(is_plain).collect()
 }
 
-/// Six frequencies from end to end.
+/// Six frequencies from end to end; one where the ends are one.
 fn steps(lowest: Hertz, highest: Hertz) -> Vec<Hertz> {
-    (0..6).map(|n| lowest + (highest - lowest) * (f64::from(n) / 5.0)).collect()
+    let steps = (0..6).map(|n| lowest + (highest - lowest) * (f64::from(n) / 5.0));
+    let mut steps: Vec<_> = steps.collect();
+    steps.dedup();
+    steps
 }
 
 /// The cores shared out to the stages as in the base, one each at least; one stage where there are

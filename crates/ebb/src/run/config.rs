@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 use anyhow::Result;
 use ebb_host::{Contest, Holds, Leave, Stated, StatedJob, check_groups};
 use ebb_policy::cooling::Curve;
-use ebb_policy::registry::{Settings, keeps_tail};
+use ebb_policy::registry::{Settings, both, keeps_tail};
 use ebb_policy::units::{Bytes, Nanos, Watts};
-use ebb_policy::{Control, PERIOD, QosClass, Steward};
+use ebb_policy::{Control, PERIOD, PolicyError, QosClass, Steward, Topology};
 use ebb_twin::Profile;
 use jiff::civil::Time;
 use serde::{Deserialize, Deserializer, Serialize, de};
@@ -319,12 +319,14 @@ impl Config {
             );
             return no("policy", told);
         }
-        let outside = |group: &&String| group.split('/').any(|part| part == "..");
-        if let Some(group) = self.hold.background.iter().find(outside) {
-            return no("hold.background", format!(": \"{group}\": name a group below the root"));
+        let is_path = |group: &str| !group.split('/').any(|part| ["", ".", ".."].contains(&part));
+        if let Some(group) = self.hold.background.iter().find(|group| !is_path(group)) {
+            let why = "write its path below /sys/fs/cgroup, such as \"backup.slice\"";
+            return no("hold.background", format!(": \"{group}\": {why}"));
         }
-        let held = self.holds().check().map_err(|wrong| usage(format!("hold.{wrong}")));
-        held.map_err(about("hold.drive_power"))?;
+        if let Err((key, why)) = self.holds().check() {
+            return no(&format!("hold.{key}"), why);
+        }
         self.check_groups()?;
         if let Some(Err((key, why))) = self.trial.map(|trial| trial.check()) {
             return no(key, why);
@@ -332,10 +334,24 @@ impl Config {
         if let Err((key, why)) = self.machine.check_hosts(self.serve.is_some()) {
             return no(key, why);
         }
-        Profile::load(&self.profile).map_err(anyhow::Error::from).map_err(about("profile"))?;
+        let profile = Profile::load(&self.profile).map_err(anyhow::Error::from);
+        let profile = profile.map_err(about("profile"))?;
+        self.check_parameters(&profile.topology()).map_err(about("policy"))?;
         self.curve().map_err(about("curve"))?;
         self.machine.reactors().map_err(about("machine.reactors"))?;
         self.stated().map_err(about("machine.groups")).map(drop)
+    }
+
+    /// Whether the policies' parameters are in their ranges, which are those of any server; budgets
+    /// that a server cannot keep are its own.
+    fn check_parameters(&self, topology: &Topology) -> Result<()> {
+        let settings = Settings { plf: self.plf, tail: self.tail, ..Settings::default() };
+        for part in self.policy.split('+') {
+            if let Err(error @ PolicyError::Parameter { .. }) = both(part, topology, &settings) {
+                return Err(usage(format!("policy = \"{}\": {error}", self.policy)));
+            }
+        }
+        Ok(())
     }
 
     /// Whether jobs and what may be throttled are groups of their own.

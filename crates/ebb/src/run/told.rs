@@ -8,6 +8,7 @@ use std::sync::Arc;
 use anyhow::Result;
 use clap::Args;
 use ebb_host::{Notice, Recalled};
+use ebb_policy::topology::UNKNOWN;
 use ebb_policy::units::Nanos;
 use ebb_policy::{Control, Decision, Names, Outcome, Unit};
 use ebb_record::Columns;
@@ -253,6 +254,10 @@ impl Teller {
     fn text(&self, to: &mut String, alike: &[Entry]) {
         let Some(Entry { decision, outcome }) = alike.first() else { return };
         let row = decision.control.row();
+        if row.unit == Unit::Hertz && decision.to == Some(UNKNOWN.0) {
+            // Nobody knows it, and nothing steers it.
+            return;
+        }
         let parts: Vec<_> = alike
             .iter()
             .filter_map(|entry| self.parts.names.of(row.domain, entry.decision.part))
@@ -278,6 +283,7 @@ impl Teller {
             // Decided before; what became of it is new.
             (true, Outcome::Refused) => format!("{after} cannot be set on this machine"),
             (true, Outcome::Changed) => "changed by another program".to_owned(),
+            (true, Outcome::Done) => format!("{after} ({reason})"),
             _ => format!("{from} -> {after} ({reason}{refused})"),
         };
         let priority = match outcome {

@@ -5,6 +5,7 @@ use ebb_policy::{
     BackgroundMode, Control, DriveSpec, FanSignals, InForce, Outcome, PowerState, Signals, Topology,
 };
 
+use crate::act::background::Background;
 use crate::act::contact::{Attempt, Contact, Trial, attempt};
 use crate::act::domain::Domain;
 use crate::act::fan::FanControl;
@@ -53,9 +54,9 @@ pub struct Acting {
     raises: bool,
     /// CPUs that somebody else has taken offline.
     away: Vec<u16>,
-    /// What the operator holds all the time, each all or none, and while background work races.
+    /// What the operator holds all the time, each all or none.
     constant: Vec<Vec<(usize, String)>>,
-    race: Vec<(usize, String)>,
+    background: Background,
     /// What the first contact has found to be refused.
     refused: Vec<Control>,
 }
@@ -66,11 +67,12 @@ impl Acting {
     pub fn new(
         machine: &Machine,
         layout: &Layout,
-        steering: Steering,
+        mut steering: Steering,
         tasks: Tasks,
         holds: &Held,
         state: &State,
     ) -> Self {
+        let background = Background::new(&holds.of.background, machine, &mut steering);
         let find = |place: &Place| steering.find(place);
         let held = |hold: &Hold| Some((find(&hold.place)?, hold.value.clone()));
         let unit = |holds: &[Hold]| holds.iter().map(held).collect::<Option<Vec<_>>>();
@@ -113,7 +115,7 @@ impl Acting {
             raises: layout.raise_limits,
             away: Vec::new(),
             constant: Hold::units(&holds.constant).filter_map(unit).collect(),
-            race: holds.race.iter().filter_map(held).collect(),
+            background,
             refused: Vec::new(),
             steering,
         }
@@ -327,6 +329,7 @@ impl Acting {
 
     /// Hears what the groups that may be throttled use.
     pub fn used(&mut self, machine: &Machine, uses: &[Use], signals: &Signals) {
+        self.background.follow(machine, &mut self.steering);
         self.throttle.used(machine, uses, signals, &mut self.steering);
         self.packages.see(signals.power.cpu, &mut self.steering, signals.now);
     }
@@ -407,11 +410,7 @@ impl Acting {
 
     fn set_background(&mut self, given: &InForce, now: Nanos) -> Outcome {
         let races = given.background() == BackgroundMode::Race;
-        let set = |outcome, (at, value): &(usize, String)| {
-            worse(outcome, self.steering.set(*at, races.then_some(value), now))
-        };
-        let nowhere = refused(races && self.race.is_empty());
-        self.race.iter().fold(nowhere, set)
+        self.background.set(races, &mut self.steering, now)
     }
 
     fn set_frequencies(

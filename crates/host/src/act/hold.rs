@@ -3,18 +3,16 @@
 
 use ebb_policy::units::{Nanos, Watts};
 
-use crate::act::groups::CGROUPS;
 use crate::act::knob::{Knob, Place};
+use crate::act::packages::LEAST;
 use crate::act::places::package_place;
 use crate::act::steering::Notice;
+use crate::find::cpus::Cpu;
 use crate::find::drives::Drive;
 use crate::find::energy::Zone;
 use crate::find::layout::drives;
 use crate::find::machine::Machine;
 use crate::nvme::power_limit;
-
-/// Of the default, 100: background work that races is ten times as heavy as others.
-const RACE: &str = "1000";
 
 /// A disk that starts again and again wears out, and saves nothing.
 const SHORTEST: Nanos = Nanos::from_secs(60);
@@ -43,8 +41,6 @@ pub struct Holds {
 pub struct Held {
     /// Held all the time.
     pub constant: Vec<Hold>,
-    /// Held while background work races.
-    pub race: Vec<Hold>,
     /// What they are the places of: those of parts that come later are held as well.
     pub of: Holds,
     /// What is left alone, and why.
@@ -134,17 +130,25 @@ impl Holds {
     /// Whether it can be held on any machine.
     ///
     /// # Errors
-    /// What cannot be.
-    pub fn check(&self) -> Result<(), String> {
-        match (self.drive_power, self.disk_standby) {
-            (Some(power), _) if power_limit(power).is_none() => {
-                Err(format!("drive_power = {power}: write 10 mW to 655 W"))
-            }
-            (_, Some(standby)) if standby < SHORTEST => Err(format!(
-                "disk_standby = {standby}: write {SHORTEST} or more; a disk that starts all the \
-                 time wears out"
+    /// The key of `[hold]` of what cannot be, and why.
+    pub fn check(&self) -> Result<(), (&'static str, String)> {
+        let [package, drive, _, _, standby] = Place::HOLDS;
+        if let Some(power) = self.package_power.filter(|power| power.0 <= 0.0) {
+            let why = "to some firmware that is no limit";
+            return Err((package, format!(" = {power}: {why}; write more, such as \"150 W\"")));
+        }
+        if let Some(power) = self.drive_power.filter(|power| power_limit(*power).is_none()) {
+            return Err((drive, format!(" = {power}: write 10 mW to 655 W")));
+        }
+        match self.disk_standby.filter(|standby| *standby < SHORTEST) {
+            Some(asked) => Err((
+                standby,
+                format!(
+                    " = {asked}: write {SHORTEST} or more; a disk that starts all the time wears \
+                     out"
+                ),
             )),
-            _ => Ok(()),
+            None => Ok(()),
         }
     }
 
@@ -153,37 +157,23 @@ impl Holds {
     /// # Errors
     /// What is to be held and cannot be here.
     pub fn places(&self, machine: &Machine) -> Result<Held, String> {
-        let mut all = Vec::new();
-        if let Some(power) = self.package_power {
-            let limited = |zone: &&Zone| zone.limit(&machine.sys).is_some();
-            let zones: Vec<_> = machine.packages().filter(limited).collect();
-            if zones.is_empty() {
-                let none = "no package here has a long-term power limit".to_owned();
-                let why = machine.lacks_packages().unwrap_or(none);
-                return Err(format!("package_power: {why}"));
-            }
-            if let Some(Zone { name, folder, .. }) =
-                zones.iter().find(|zone| zone.is_unlimited(&machine.sys))
-            {
-                return Err(format!(
-                    "package_power: the limits of {name} are turned off: write 1 to \
-                     /{folder}/enabled, or see whether the firmware allows that"
-                ));
-            }
-            let value = format!("{:.0}", power.0 * 1e6);
-            let hold = |zone: &&Zone| Hold { place: package_place(zone), value: value.clone() };
-            all.extend(zones.iter().map(hold));
-        }
+        self.check().map_err(|(key, why)| key.to_owned() + &why)?;
+        let mut all = self.package_limits(machine)?;
         all.extend(self.drive_limits(machine)?);
         let mut hold = |path: String, value: String| {
             all.push(Hold { place: Place::File { path }, value });
         };
         if let Some(latency) = self.cpu_latency {
-            for cpu in &machine.cpus.cpus {
+            let file = |cpu: &Cpu| {
                 let folder = "sys/devices/system/cpu";
-                let path = format!("{folder}/cpu{}/power/pm_qos_resume_latency_us", cpu.number);
-                hold(path, latency_text(latency));
+                format!("{folder}/cpu{}/power/pm_qos_resume_latency_us", cpu.number)
+            };
+            let files: Vec<_> = machine.cpus.cpus.iter().map(file).collect();
+            if !files.iter().any(|file| machine.sys.has(file)) {
+                let why = "a kernel without CONFIG_PM, or a container";
+                return Err(format!("cpu_latency: no CPU has pm_qos_resume_latency_us: {why}"));
             }
+            files.into_iter().for_each(|file| hold(file, latency_text(latency)));
         }
         if let Some(preference) = &self.energy_preference {
             for path in preferences(machine, preference)? {
@@ -192,7 +182,7 @@ impl Holds {
         }
         let (disks, left) = self.standby(machine)?;
         all.extend(disks);
-        Ok(Held { constant: all, race: self.race(), of: self.clone(), left })
+        Ok(Held { constant: all, of: self.clone(), left })
     }
 
     /// Where disks are told to stop, and those that are not, with the reason.
@@ -231,8 +221,37 @@ impl Holds {
         }
     }
 
+    fn package_limits(&self, machine: &Machine) -> Result<Vec<Hold>, String> {
+        let Some(power) = self.package_power else { return Ok(Vec::new()) };
+        let sys = &machine.sys;
+        let zones: Vec<_> = machine.packages().filter(|zone| zone.limit(sys).is_some()).collect();
+        if zones.is_empty() {
+            let none = "no package here has a long-term power limit".to_owned();
+            let why = machine.lacks_packages().unwrap_or(none);
+            return Err(format!("package_power: {why}"));
+        }
+        if let Some(Zone { name, folder, .. }) = zones.iter().find(|zone| zone.is_unlimited(sys)) {
+            return Err(format!(
+                "package_power: the limits of {name} are turned off: write 1 to \
+                 /{folder}/enabled, or see whether the firmware allows that"
+            ));
+        }
+        let least = |zone: &&&Zone| zone.power_limit(sys).is_some_and(|is| power < is * LEAST);
+        if let Some(zone) = zones.iter().find(least) {
+            let found = zone.power_limit(sys).unwrap_or_default();
+            return Err(format!(
+                "package_power = {power}: {} may draw {found} as found, and cores stand at their \
+                 lowest frequency long before a tenth of that; write {} or more",
+                zone.name,
+                found * LEAST
+            ));
+        }
+        let value = format!("{:.0}", power.0 * 1e6);
+        let hold = |zone: &&Zone| Hold { place: package_place(zone), value: value.clone() };
+        Ok(zones.iter().map(hold).collect())
+    }
+
     fn drive_limits(&self, machine: &Machine) -> Result<Vec<Hold>, String> {
-        self.check()?;
         let Some(value) = self.drive_power.and_then(power_limit) else { return Ok(Vec::new()) };
         let takes = drives(machine)
             .into_iter()
@@ -246,18 +265,6 @@ impl Holds {
             true => Err("drive_power: no drive here takes a power limit".to_owned()),
             false => Ok(limits),
         }
-    }
-
-    /// Where background work is given weight, and the weight with which it races.
-    fn race(&self) -> Vec<Hold> {
-        let weights = |group: &String| {
-            let file = |file: &str| Place::File { path: format!("{CGROUPS}/{group}/{file}") };
-            [
-                Hold { place: file("cpu.weight"), value: RACE.to_owned() },
-                Hold { place: file("io.weight"), value: format!("default {RACE}") },
-            ]
-        };
-        self.background.iter().flat_map(weights).collect()
     }
 }
 

@@ -1,6 +1,7 @@
 //! What can be set: saved before the first write, kept set, and set back.
 
 pub mod acting;
+pub mod background;
 pub mod by_hand;
 pub mod contact;
 pub mod cpusets;

@@ -12,7 +12,7 @@ use crate::find::machine::Machine;
 
 /// No package is limited to less than this share of the limit found: cores stand at their lowest
 /// frequency by then, and some firmware takes next to nothing for no limit.
-const LEAST: f64 = 0.1;
+pub const LEAST: f64 = 0.1;
 /// What is tried at first contact, as a share of the limit found.
 const TRIED: f64 = 0.95;
 

@@ -18,6 +18,8 @@ const FANS: &str = "fans";
 const TASKS: &str = "which CPUs tasks and control groups run on";
 const GPU_FANS: &str = "clocks and fans of graphics cards";
 const DISKS: &str = "when disks stop";
+/// What schedulers in BPF set (sched_ext).
+const SCHEDULER: &str = "frequencies, and which cores sleep";
 
 const KUBELET: &str = "cpuManagerPolicy: none in its configuration, or leave its CPUs to it";
 
@@ -41,7 +43,14 @@ const KNOWN: &[(&str, &str, &str)] = &[
     ("powernowd", GOVERNORS, disable!("powernowd")),
     ("watt", GOVERNORS, disable!("watt")),
     ("gamemoded", GOVERNORS, "systemctl --user disable --now gamemoded"),
-    ("scx_lavd", "frequencies, and which cores sleep", disable!("scx_loader scx")),
+    ("auto-epp", "energy preferences", disable!("auto-epp")),
+    ("scx_lavd", SCHEDULER, disable!("scx_loader scx")),
+    ("scx_layered", SCHEDULER, disable!("scx_loader scx")),
+    ("scx_bpfland", SCHEDULER, disable!("scx_loader scx")),
+    ("scx_flash", SCHEDULER, disable!("scx_loader scx")),
+    ("scx_cosmos", SCHEDULER, disable!("scx_loader scx")),
+    ("scx_p2dq", SCHEDULER, disable!("scx_loader scx")),
+    ("scx_rusty", SCHEDULER, disable!("scx_loader scx")),
     ("thermald", "frequency and power limits by temperature", disable!("thermald")),
     ("throttled", LIMITS, disable!("throttled")),
     ("lenovo_fix", LIMITS, disable!("lenovo_fix")),
@@ -49,6 +58,7 @@ const KNOWN: &[(&str, &str, &str)] = &[
     ("intel_lpmd", "which CPUs rest", disable!("intel_lpmd")),
     ("nvidia-powerd", LIMITS, disable!("nvidia-powerd")),
     ("dptf", LIMITS, disable!("dptf")),
+    ("geopmd", LIMITS, disable!("geopm")),
     ("undervolt", LIMITS, disable!("undervolt")),
     ("tccd", PROFILES, disable!("tccd")),
     ("legiond", "fans and power limits", disable!("legiond")),
@@ -75,6 +85,8 @@ const KNOWN: &[(&str, &str, &str)] = &[
     ("ipmi-fan-control", FANS, disable!("ipmi-fan-control")),
     ("ipmi_fan_control", FANS, "end it, and set the fans of the controller to automatic"),
     ("smfc", FANS, disable!("smfc")),
+    ("ventd", FANS, disable!("ventd")),
+    ("autofan", FANS, "turn it off in Unraid's settings (Fan Auto Control)"),
     ("fanctl", FANS, disable!("fanctl")),
     ("afancontrol", FANS, disable!("afancontrol")),
     ("argononed", FANS, disable!("argononed")),
@@ -110,6 +122,8 @@ const KNOWN: &[(&str, &str, &str)] = &[
     ("ksmtuned", "how much the kernel scans memory, which wakes cores", disable!("ksmtuned")),
     ("hd-idle", DISKS, disable!("hd-idle")),
     ("spindownd", DISKS, disable!("spindownd")),
+    ("middlewared", DISKS, "set HDD Standby of the disks to Always On in TrueNAS"),
+    ("emhttpd", DISKS, "set the spin down delay of the disks to Never in Unraid"),
 ];
 
 /// Services that set something at the start or at an event and leave no process, and what they set.

@@ -2,6 +2,7 @@
 //! (`Documentation/ABI/testing/sysfs-devices-system-cpu`).
 
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 
 use ebb_policy::units::{Hertz, Nanos};
 
@@ -10,8 +11,9 @@ use crate::sys::{Absent, Sys, cpu_list};
 /// Where Linux describes them.
 const ROOT: &str = "sys/devices/system/cpu";
 
-/// No processor runs faster: a driver that says so is not believed.
-const POSSIBLE: Hertz = Hertz(100e9);
+/// No processor that is found here is slower at its best, and none runs faster: a driver that says
+/// so, such as in MHz for kHz, is not believed.
+const POSSIBLE: RangeInclusive<f64> = 100e6..=100e9;
 
 /// What to do about a domain that says nonsense.
 const DOMAIN: &str = "this domain is left alone: the kernel takes that from the firmware, which \
@@ -278,7 +280,7 @@ fn policy(sys: &Sys, folder: &str) -> Result<Policy, Absent> {
         // Seen with tables of CPPC without a lowest frequency.
         return Err(sys.nonsense(format!("{folder}/cpuinfo_min_freq"), "0", "a frequency"));
     }
-    if lowest > highest || highest > POSSIBLE {
+    if lowest > highest || !POSSIBLE.contains(&highest.0) {
         let text = format!("{lowest} to {highest}");
         return Err(sys.nonsense(folder, &text, "a range of frequencies"));
     }

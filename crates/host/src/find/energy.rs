@@ -141,6 +141,13 @@ impl Zone {
         Some(format!("constraint_{number}_power_limit_uw"))
     }
 
+    /// That limit now.
+    #[must_use]
+    pub fn power_limit(&self, sys: &Sys) -> Option<Watts> {
+        let file = format!("{}/{}", self.folder, self.limit(sys)?);
+        sys.number::<u64>(file).ok().map(|micros| Watts(micros as f64 * 1e-6))
+    }
+
     /// Whether its limits are turned off.
     #[must_use]
     pub fn is_unlimited(&self, sys: &Sys) -> bool {

@@ -109,7 +109,7 @@ impl Fans {
             if !one.label.is_empty() {
                 fan.label.clone_from(&one.label);
             }
-            fan.left = settable(machine, &fan);
+            fan.left = settable(machine, &fan).or_else(|| lacks(machine, &fan));
             found.fans.push(fan);
         }
         let left = "the configuration names other fans ([[machine.fans]])";
@@ -303,6 +303,14 @@ fn unseen(machine: &Machine, chip: &Chip, fan: &Fan) -> Option<&'static str> {
         }
         Err(_) => Some("its tachometer cannot be read: nobody would see it stop"),
     }
+}
+
+/// That the tachometer which the operator names is not there.
+fn lacks(machine: &Machine, fan: &Fan) -> Option<String> {
+    let tachometer = fan.tachometer.as_ref()?;
+    let is_there = machine.chips[fan.chip].fans.contains(tachometer);
+    let why = || format!("its chip has no {tachometer}: ebb probe --fans shows what there is");
+    (!is_there).then(why)
 }
 
 /// Why a fan could not be set back: its mode and its duty are one thing.

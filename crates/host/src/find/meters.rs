@@ -124,6 +124,9 @@ pub const LEAST_VOLTS: f64 = 30.0;
 /// Alternating current has at least that; what has less beside it is fed by what it feeds.
 const MAINS_VOLTS: f64 = 90.0;
 
+/// What becomes of a meter that says nonsense while another one is used.
+const UNUSED: &str = "not used";
+
 fn is_like(word: &str, label: &str) -> bool {
     let Some(start) = word.strip_suffix('#') else { return label.contains(word) };
     label.trim().strip_prefix(start).is_some_and(|number| number.parse::<u32>().is_ok())
@@ -145,13 +148,18 @@ fn measures(chip: &Chip, label: &str) -> Measures {
 /// Meters that are added up, and those that are not, with the reason.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Meters {
-    /// Files that count, in microwatts.
+    /// Files that count, in microwatts, or may do so later.
     pub files: Vec<String>,
     /// Files that do not: why, and what to do.
     pub left: Vec<(String, String)>,
 }
 
 impl Meters {
+    /// Files that say what can be, or cannot be read now.
+    pub fn sane(&self) -> impl Iterator<Item = &String> {
+        self.files.iter().filter(|file| !self.left.iter().any(|(left, _)| left == *file))
+    }
+
     /// Those of the whole server: its own meter, or what all its supplies take in, for what one
     /// counts the other counts as well.
     #[must_use]
@@ -240,13 +248,15 @@ impl Meters {
 
     /// The first kind of which any meter says something and none says nonsense, by driver, files,
     /// and the least that each of them can say. Where there is none, that of which a meter may say
-    /// something later. Of several meters all are needed: a sum without one is a part.
+    /// something later, be it in place of 0 W, as some say when a machine starts. Of several meters
+    /// all are needed: a sum without one is a part.
     fn first_of(
         sys: &Sys,
         kinds: impl Iterator<Item = (&'static str, Vec<String>, Least)>,
     ) -> Self {
-        let (mut left, mut silent) = (Vec::new(), Vec::new());
+        let (mut left, mut silent, mut zero) = (Vec::new(), Vec::new(), Vec::new());
         for (driver, files, least) in kinds {
+            let all = files.clone();
             let (mut sum, mut good, mut unread) = (Watts(0.0), Vec::new(), Vec::new());
             let mut unknown = None;
             for file in files {
@@ -287,6 +297,15 @@ impl Meters {
             if silent.is_empty() {
                 silent = unread;
             }
+            if zero.is_empty() {
+                zero = all;
+            }
+        }
+        if silent.is_empty() {
+            for (_, why) in left.iter_mut().filter(|(file, _)| zero.contains(file)) {
+                *why = why.replace(UNUSED, "not used until it says something else");
+            }
+            silent = zero;
         }
         Self { files: silent, left }
     }
@@ -355,7 +374,7 @@ fn first_inputs<'a>(
 /// Why a reading is no power.
 fn nonsense(driver: &str, power: Watts) -> String {
     format!(
-        "{} W cannot be (driver {driver}): not used; an update of the firmware may mend it, the \
+        "{} W cannot be (driver {driver}): {UNUSED}; an update of the firmware may mend it, the \
          management controller or an external meter may know",
         power.0
     )

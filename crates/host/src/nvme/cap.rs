@@ -19,7 +19,7 @@ impl Cap {
     /// Of a drive with this identity.
     #[must_use]
     pub fn of(identity: &Identity) -> Self {
-        let limits = identity.limits_power.then(|| ladder::limits(&identity.states)).flatten();
+        let limits = identity.limits_power.then(|| ladder::limits(&identity.caps())).flatten();
         let is_said = |limit: &Watts| power_limit(*limit).is_some();
         limits.filter(|limits| limits.iter().all(is_said)).map_or(Self::State, Self::Limit)
     }
@@ -27,7 +27,7 @@ impl Cap {
     /// The states that a policy sees of a drive with this identity.
     #[must_use]
     pub fn states(&self, identity: &Identity) -> Vec<PowerStateSpec> {
-        let Self::Limit(limits) = self else { return identity.states.clone() };
+        let Self::Limit(limits) = self else { return identity.caps() };
         ladder::states(limits, &identity.states)
     }
 
@@ -50,11 +50,11 @@ impl Cap {
         power_limit(limit).unwrap_or_default().to_string()
     }
 
-    /// Whether a state may be asked for where `found` was: a limit found is kept, unless limits may
-    /// be raised.
+    /// Whether a state may be asked for where `found` was: a state or limit found is kept, unless
+    /// limits may be raised.
     #[must_use]
     pub fn may(&self, state: PowerState, found: &str, raises: bool) -> bool {
-        *self == Self::State || raises || state > self.state(found.parse().unwrap_or_default())
+        raises || state > self.state(found.parse().unwrap_or_default())
     }
 
     /// The state that a value stands for: of a limit between two steps that above it, for the drive

@@ -40,6 +40,17 @@ impl Identity {
         idle.map(|state| state.exit).collect()
     }
 
+    /// Its power states as caps: from one on that does not say its power (0, Figure 314) nobody
+    /// knows what they cap.
+    pub fn caps(&self) -> Vec<PowerStateSpec> {
+        let mut says = true;
+        let cap = |state: &PowerStateSpec| {
+            says &= state.max_power.0 > 0.0;
+            PowerStateSpec { operational: state.operational && says, ..state.clone() }
+        };
+        self.states.iter().map(cap).collect()
+    }
+
     /// Of an Identify Controller data structure.
     pub fn parse(bytes: &[u8; IDENTIFY]) -> Self {
         let text = |from: usize, to: usize| {
@@ -171,6 +182,20 @@ mod tests {
         assert_eq!(identity.states[2].exit, Nanos::from_millis(10));
         assert_eq!(identity.idle, [Some(Watts(3.5)), None, None]);
         assert!(identity.apst && !Identity::parse(&[0; IDENTIFY]).apst);
+    }
+
+    /// What a drive that says 0 W draws there, it does not say.
+    #[test]
+    fn a_state_that_does_not_say_its_power_caps_nothing() {
+        let mut bytes = drive();
+        let caps = |bytes: &[u8; IDENTIFY]| {
+            let caps = Identity::parse(bytes).caps();
+            caps.iter().map(|state| state.operational).collect::<Vec<_>>()
+        };
+        assert_eq!(caps(&bytes), [true, true, false]);
+        bytes[STATES + STATE..STATES + STATE + 2].fill(0);
+        assert_eq!(caps(&bytes), [true, false, false]);
+        assert!(Identity::parse(&bytes).states[1].operational, "it does I/O all the same");
     }
 
     #[test]

@@ -37,6 +37,11 @@ impl Gauge {
         Self { file, fault, path, per, unit, believed, said: false }
     }
 
+    /// The same, of which it is said already why there is no value.
+    pub fn told(self, said: bool) -> Self {
+        Self { said, ..self }
+    }
+
     /// Where it is read.
     pub fn place(&self) -> Place {
         Place::File { path: self.path.clone() }

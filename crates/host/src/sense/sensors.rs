@@ -176,7 +176,10 @@ impl Sensors {
         let notice = |(path, text)| Notice { place: Place::File { path }, text };
         let power = |meters: &Meters| -> Vec<Gauge> {
             let watts = (1e6, "W");
-            let gauge = |path: &String| Gauge::new(sys, path.clone(), watts, 0.0..=MOST.0);
+            let is_told = |path: &String| !meters.sane().any(|sane| sane == path);
+            let gauge = |path: &String| {
+                Gauge::new(sys, path.clone(), watts, 0.0..=MOST.0).told(is_told(path))
+            };
             meters.files.iter().map(gauge).collect()
         };
         Self {

@@ -4,7 +4,7 @@ use std::num::NonZeroU64;
 
 use jiff::civil::Date;
 
-use super::field::{self, Columns, Line, LineParser, Reason, Unknown, shown};
+use super::field::{self, Columns, Line, LineParser, Lost, Reason, Unknown, shown};
 use super::names::Names;
 use crate::request::{Op, Request};
 use crate::times;
@@ -21,6 +21,7 @@ pub(crate) struct Biosnoop {
     names: Vec<String>,
     disks: Names,
     unknown: Unknown,
+    lost: Lost,
     /// The last time of day, and days since the first.
     clock: (u64, u64),
     /// Requests whose time in the queue is not known.
@@ -59,6 +60,7 @@ impl Default for Biosnoop {
             names: names.map(str::to_owned).into(),
             disks: Names::default(),
             unknown: Unknown::default(),
+            lost: Lost::default(),
             clock: (0, 0),
             unqueued: 0,
             partial: 0,
@@ -69,7 +71,11 @@ impl Default for Biosnoop {
 impl LineParser for Biosnoop {
     fn line(&mut self, line: &[u8]) -> Result<Line, Reason> {
         // perf-tools' iosnoop begins and ends so; BCC's histograms and tops with other words.
-        if line.starts_with(b"Tracing block I/O") || line == b"Ending tracing..." {
+        if line.starts_with(b"Tracing block ") || matches!(line, b"Ending tracing..." | b"^C") {
+            return Ok(Line::Header);
+        }
+        // On standard error, which may be in the file as well.
+        if self.lost.says(line) {
             return Ok(Line::Header);
         }
         let mut fields: Vec<&[u8]> = Columns::blanks(line).collect();
@@ -125,7 +131,8 @@ impl LineParser for Biosnoop {
                 self.partial
             )
         });
-        self.unknown.note("types").into_iter().chain(unqueued).chain(partial).collect()
+        let unknown = self.unknown.note("types").into_iter().chain(self.lost.note());
+        unknown.chain(unqueued).chain(partial).collect()
     }
 }
 
@@ -379,6 +386,19 @@ mod tests {
         // Who asked for data is known, if not of which disk.
         let request = read(&mut parser, "0.0 dd 24852 W 8 4096 1.00");
         assert_eq!((request.stream, request.bytes), (24_852, 4096));
+    }
+
+    #[test]
+    fn what_was_lost_is_told() {
+        let mut parser = Biosnoop::default();
+        for line in ["Possibly lost 12 samples", "lost 3 events on CPU #2", "Lost 5 events", "^C"] {
+            assert_eq!(parser.line(line.as_bytes()), Ok(Line::Header), "{line}");
+        }
+        let notes = parser.notes();
+        assert!(notes.len() == 1 && notes[0].starts_with("20 events were lost"), "{notes:?}");
+        assert!(parser.line(b"lost 7 sda R 8 4096 0.5 x").is_err());
+        let request = read(&mut parser, "1.0 lost 7 sda R 8 4096 0.5");
+        assert_eq!((request.stream, parser.notes().len()), (7, 1));
     }
 
     #[test]

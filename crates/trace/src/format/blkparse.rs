@@ -3,7 +3,7 @@
 mod stack;
 
 use super::SECTOR;
-use super::field::{self, Columns, Line, LineParser, Reason, Unknown, shown};
+use super::field::{self, Columns, Line, LineParser, Lost, Reason, Unknown, shown};
 use super::names::Names;
 use crate::request::{Op, Request};
 use stack::Stack;
@@ -25,6 +25,7 @@ pub(crate) struct Blkparse {
     /// Requests end with a process, so that a line without one is cut off.
     has_process: bool,
     unknown: Unknown,
+    lost: Lost,
 }
 
 /// Every action that `blkparse` prints besides the arrivals.
@@ -73,7 +74,7 @@ impl LineParser for Blkparse {
                 self.stack.foresee(event.action);
             }
         }
-        self.summary = false;
+        (self.summary, self.lost) = (false, Lost::default());
         self.stack.settle();
     }
 
@@ -91,7 +92,8 @@ impl LineParser for Blkparse {
     }
 
     fn notes(&self) -> Vec<String> {
-        self.unknown.note("actions").into_iter().chain(self.stack.notes()).collect()
+        let unknown = self.unknown.note("actions").into_iter().chain(self.lost.note());
+        unknown.chain(self.stack.notes()).collect()
     }
 }
 
@@ -113,6 +115,9 @@ impl Blkparse {
             // Totals stand at the end, where another output may follow.
             let is_total = line.starts_with(b"CPU") || totals_of_process(line);
             self.summary |= is_total && self.events > 0;
+            if let Some(skips) = line.strip_prefix(b"Skips:").filter(|_| self.summary) {
+                self.lost.add(skipped(skips));
+            }
             let is_known = self.summary || line.starts_with(b"Input file ");
             return if is_known { Ok(None) } else { Err(reason) };
         }
@@ -177,6 +182,15 @@ fn totals_of_process(line: &[u8]) -> bool {
         memchr::memrchr(b'(', line).is_some_and(|at| at > 0 && line[at + 1..].iter().all(number))
             || line.starts_with(b"Total (")
     })
+}
+
+/// How many events are missing, by ` 3 forward (1,234 -  12.3%)` (blkparse.c): numbers are
+/// grouped as the locale has it.
+fn skipped(text: &[u8]) -> u64 {
+    let text = text.splitn(2, |byte| *byte == b'(').nth(1).unwrap_or_default();
+    let number = text.split(|byte| *byte == b'-').next().unwrap_or_default();
+    let digits = number.iter().filter(|byte| byte.is_ascii_digit());
+    digits.fold(0, |sum: u64, digit| sum.saturating_mul(10).saturating_add(u64::from(digit - b'0')))
 }
 
 fn major_minor(device: &[u8]) -> Result<(), Reason> {

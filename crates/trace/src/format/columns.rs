@@ -12,7 +12,7 @@ use super::field::{self, Line, LineParser, Reason, shown};
 use super::names::Names;
 use super::vscsi_csv::operation as scsi;
 use crate::request::{Op, Request};
-use crate::times::{Moment, moment};
+use crate::times::moment;
 
 const SECOND: i128 = 1_000_000_000;
 
@@ -73,7 +73,8 @@ impl Columns {
 
     /// A parser of such lines.
     pub(crate) fn parser(self) -> Box<dyn LineParser> {
-        Box::new(Delimited { columns: self, separator: None, names: Names::default() })
+        let (separator, names, month_first) = (None, Names::default(), None);
+        Box::new(Delimited { columns: self, separator, names, month_first })
     }
 
     /// Whether lines of so many columns are meant.
@@ -191,6 +192,8 @@ struct Delimited {
     columns: Columns,
     separator: Option<u8>,
     names: Names,
+    /// Whether dates whose year is last have the month first, once one has told.
+    month_first: Option<bool>,
 }
 
 impl LineParser for Delimited {
@@ -244,8 +247,8 @@ impl Delimited {
         }
         match dates[..] {
             [] => {}
-            [one] => at = date(one)?,
-            _ => at = date(&dates.join(&b' '))?,
+            [one] => at = self.date(one)?,
+            _ => at = self.date(&dates.join(&b' '))?,
         }
         if op == Op::Flush {
             (offset, size) = (0, 0);
@@ -255,6 +258,39 @@ impl Delimited {
         let recorded_latency = NonZeroU64::new(latency);
         let request = field::request(at, op, offset, size)?;
         Ok(Some(Request { device, stream, recorded_latency, ..request }))
+    }
+
+    /// ns since 1970 of a date with a time of day, by ISO 8601 or in the form of other programs.
+    /// Whether the month comes first there, a date tells that fits one order alone, and is then
+    /// known of those behind it.
+    fn date(&mut self, field: &[u8]) -> Result<u64, Reason> {
+        let text = std::str::from_utf8(field).unwrap_or_default();
+        let text = if text.contains(':') { text } else { "" };
+        let utc = || text.parse::<DateTime>().ok()?.to_zoned(TimeZone::UTC).ok();
+        let stamp = text.parse::<Timestamp>().ok().or_else(|| Some(utc()?.timestamp()));
+        let found = match (stamp, instant(text, true), instant(text, false)) {
+            (Some(stamp), ..) => Some(stamp.as_nanosecond()),
+            (None, Some(one), Some(other)) if one != other => {
+                let Some(month_first) = self.month_first else {
+                    return Err(format!(
+                        "time is '{}', of which day and month may be taken for each other: write \
+                         it as in 2026-11-25T00:10:01.5Z",
+                        shown(field)
+                    ));
+                };
+                Some(if month_first { one } else { other })
+            }
+            (None, one, other) => {
+                if one.is_some() != other.is_some() {
+                    self.month_first = Some(one.is_some());
+                }
+                one.or(other)
+            }
+        };
+        found.and_then(|nanos| u64::try_from(nanos).ok()).ok_or_else(|| {
+            let text = shown(field);
+            format!("time is '{text}', no date since 1970 such as 2026-11-25T00:10:01.5Z")
+        })
     }
 }
 
@@ -290,28 +326,10 @@ fn time(field: &[u8], name: &str, unit: u8, comma: bool) -> Result<u64, Reason> 
     }
 }
 
-/// ns since 1970 of a date with a time of day by ISO 8601; without a zone it is UTC.
-fn date(field: &[u8]) -> Result<u64, Reason> {
-    let text = std::str::from_utf8(field).unwrap_or_default();
-    let text = if text.contains(':') { text } else { "" };
-    let utc = || text.parse::<DateTime>().ok()?.to_zoned(TimeZone::UTC).ok();
-    let instant = text.parse::<Timestamp>().ok().or_else(|| Some(utc()?.timestamp()));
-    let instant = instant.map(|instant| instant.as_nanosecond()).or_else(|| other_date(text));
-    let nanos = instant.and_then(|nanos| u64::try_from(nanos).ok());
-    nanos.ok_or_else(|| {
-        let text = shown(field);
-        format!("time is '{text}', no date since 1970 such as 2026-11-25T00:10:01.5Z")
-    })
-}
-
-/// The same of other programs, where month and day cannot be taken for each other.
-fn other_date(text: &str) -> Option<i128> {
-    let instant = |moment: Moment| moment.nanos - i128::from(moment.ahead.unwrap_or(0)) * SECOND;
-    let read = [true, false].map(|month_first| moment(text, month_first).map(instant));
-    match read {
-        [Some(one), Some(other)] => (one == other).then_some(one),
-        [one, other] => one.or(other),
-    }
+/// An instant, in ns since 1970, of a date and a time of day; without a zone it is UTC.
+fn instant(text: &str, month_first: bool) -> Option<i128> {
+    let moment = moment(text, month_first)?;
+    Some(moment.nanos - i128::from(moment.ahead.unwrap_or(0)) * SECOND)
 }
 
 /// A number of units as whole bytes, exactly: `4096.0` bytes, `0.5` KiB, `0x1000`.
@@ -399,6 +417,7 @@ mod tests {
             assert_eq!((request.offset, request.bytes), (8192, 4096), "{line}");
         }
         let columns = "time:us,op:scsi,size:bytes,offset:sectors";
+        assert_eq!(read(columns, "1500000,0x28,4096,16").unwrap().op, Op::Read);
         let request = read(columns, "1500000,2A,4096,16").unwrap();
         assert_eq!((request.op, request.offset), (Op::Write, 8192));
         let mut parser = columns.parse::<Columns>().unwrap().parser();
@@ -475,7 +494,18 @@ mod tests {
             assert_eq!(at, 500_000_000, "{line}");
         }
         let reason = read(columns, "03/04/2026,00:00:00,R,0,512").unwrap_err();
-        assert!(reason.contains("no date since 1970"), "{reason}");
+        assert!(reason.contains("day and month may be taken for each other"), "{reason}");
+        // What a date before it has told, it tells no more.
+        for (known, days) in [("01/31/1970", 1), ("31/01/1970", -29)] {
+            let mut parser = columns.parse::<Columns>().unwrap().parser();
+            let mut at = |date: &str| match parser.line(format!("{date},0:00:00,R,0,8").as_bytes())
+            {
+                Ok(Line::Request(request)) => request.at.0.cast_signed() / 86_400_000_000_000,
+                other => panic!("{other:?}"),
+            };
+            let known = at(known);
+            assert_eq!(at("02/01/1970") - known, days);
+        }
         assert!("time:date,time:s,op,offset:bytes,size:bytes".parse::<Columns>().is_err());
     }
 

@@ -20,7 +20,7 @@ pub(crate) struct Darshan {
 
 impl LineParser for Darshan {
     fn line(&mut self, line: &[u8]) -> Result<Line, Reason> {
-        if line == HEADING.as_bytes() {
+        if Columns::commas(line).eq(Columns::commas(HEADING.as_bytes())) {
             return Ok(Line::Header);
         }
         let mut columns = Columns::commas(line);

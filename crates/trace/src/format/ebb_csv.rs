@@ -18,7 +18,7 @@ pub(crate) struct EbbCsv {
 impl LineParser for EbbCsv {
     fn line(&mut self, line: &[u8]) -> Result<Line, Reason> {
         if !self.heading {
-            if line != HEADING.as_bytes() {
+            if !Columns::commas(line).eq(Columns::commas(HEADING.as_bytes())) {
                 return Err(format!("the file begins with '{}', not '{HEADING}'", shown(line)));
             }
             self.heading = true;

@@ -99,6 +99,39 @@ impl Unknown {
     }
 }
 
+/// Events that the recorder says it has lost.
+#[derive(Default)]
+pub(crate) struct Lost(u64);
+
+impl Lost {
+    /// Takes in a line such as `Possibly lost 12 samples` (BCC) or `lost 3 events on CPU #2`
+    /// (libbpf-tools, bpftrace); whether it is one.
+    pub(crate) fn says(&mut self, line: &[u8]) -> bool {
+        let mut words = Columns::blanks(line);
+        let first = words.next().filter(|word| *word != b"Possibly").or_else(|| words.next());
+        let is_lost = first.is_some_and(|word| word.eq_ignore_ascii_case(b"lost"));
+        let count = words.next().and_then(|count| unsigned(count, "count").ok());
+        let Some(count) = count.filter(|_| is_lost) else { return false };
+        let is_it = words.next().is_some_and(|what| matches!(what, b"samples" | b"events"));
+        self.add(if is_it { count } else { 0 });
+        is_it
+    }
+
+    pub(crate) fn add(&mut self, count: u64) {
+        self.0 = self.0.saturating_add(count);
+    }
+
+    pub(crate) fn note(&self) -> Option<String> {
+        (self.0 > 0).then(|| {
+            format!(
+                "{} events were lost when this was recorded, its buffers being full: requests are \
+                 missing",
+                self.0
+            )
+        })
+    }
+}
+
 /// Whether a line is a comment, in any format.
 pub(crate) fn is_comment(line: &[u8]) -> bool {
     line.trim_ascii_start().first() == Some(&b'#')
@@ -131,6 +164,15 @@ impl<'a> Columns<'a> {
     pub(crate) fn blanks(line: &'a [u8]) -> Self {
         let rest = line.trim_ascii();
         Self { rest, comma: false, ended: rest.is_empty() }
+    }
+
+    /// A column without blanks around it, and between commas without the quotes in which R, pandas
+    /// and others write words, or everything: no format has a comma in a column.
+    #[inline]
+    fn bare(&self, column: &'a [u8]) -> &'a [u8] {
+        let column = column.trim_ascii();
+        let quoted = column.strip_prefix(b"\"").filter(|_| self.comma);
+        quoted.and_then(|rest| rest.strip_suffix(b"\"")).map_or(column, <[u8]>::trim_ascii)
     }
 
     /// The next column; `name` is for the message when there is none.
@@ -168,12 +210,12 @@ impl<'a> Iterator for Columns<'a> {
         };
         let Some(split) = self.rest.iter().position(separator) else {
             self.ended = true;
-            return Some(self.rest.trim_ascii());
+            return Some(self.bare(self.rest));
         };
         let column = &self.rest[..split];
         self.rest = &self.rest[split + 1..];
         if self.comma {
-            return Some(column.trim_ascii());
+            return Some(self.bare(column));
         }
         self.rest = self.rest.trim_ascii_start();
         Some(column)

@@ -20,7 +20,7 @@ pub(crate) struct VscsiCsv {
 impl LineParser for VscsiCsv {
     fn line(&mut self, line: &[u8]) -> Result<Line, Reason> {
         if !self.heading {
-            if line != HEADING {
+            if !Columns::commas(line).eq(Columns::commas(HEADING)) {
                 let heading = String::from_utf8_lossy(HEADING);
                 return Err(format!("the file begins with '{}', not '{heading}'", shown(line)));
             }
@@ -44,7 +44,8 @@ impl LineParser for VscsiCsv {
 
 /// What a SCSI operation code does; `None` of one that is no request.
 pub(super) fn operation(text: &[u8]) -> Result<Option<Op>, Reason> {
-    let code = std::str::from_utf8(text).ok().and_then(|text| u16::from_str_radix(text, 16).ok());
+    let digits = text.strip_prefix(b"0x").unwrap_or(text);
+    let code = std::str::from_utf8(digits).ok().and_then(|text| u16::from_str_radix(text, 16).ok());
     match code {
         Some(code) => vscsi::command(code),
         None => Err(format!("op is '{}', not a SCSI operation code such as 2a", shown(text))),

@@ -48,6 +48,15 @@ impl Curve {
         }
     }
 
+    /// Whether its samples say that nothing is drawn.
+    pub fn is_nothing(&self) -> bool {
+        self.points().len() > 1
+            && match self {
+                Self::Power(points) => points.iter().all(|point| point.value == 0.0),
+                Self::Energy(points) => points.iter().all(|it| it.value == points[0].value),
+            }
+    }
+
     /// The energy from `from` to `to`: of power by trapezoids, of a counter by difference, either
     /// way on straight lines between samples.
     pub fn integral(&self, from: f64, to: f64) -> Integral {
@@ -92,6 +101,8 @@ impl Curve {
         let enough = covered_seconds >= COVERED * (to - from);
         // What is not covered at the ends is taken as the mean of the rest.
         let joules = enough.then(|| joules * (to - from) / covered);
+        // Whatever serves requests takes some.
+        let joules = joules.filter(|joules| *joules > 0.0);
         Integral { joules, covered_seconds, gaps, ..none }
     }
 }
@@ -146,7 +157,7 @@ mod tests {
         #[test]
         fn straight_lines_are_exact(
             mut times in proptest::collection::vec(0.0..100.0_f64, 3..50),
-            base in 0.0..500.0_f64, slope in 0.0..5.0_f64, a in 0.0..1.0_f64, b in 0.0..1.0_f64,
+            base in 0.1..500.0_f64, slope in 0.0..5.0_f64, a in 0.0..1.0_f64, b in 0.0..1.0_f64,
         ) {
             times.sort_by(f64::total_cmp);
             times.dedup();
@@ -163,6 +174,16 @@ mod tests {
             let counter = Curve::Energy(points(times.iter().map(|t| (*t, energy(*t)))));
             prop_assert!(close(counter.integral(from, to).joules, energy(to) - energy(from)));
         }
+    }
+
+    /// An outlet on which nothing hangs, a counter that a virtual machine has.
+    #[test]
+    fn nothing_is_no_measured_energy() {
+        let all = |value| points((0..=20).map(|second| (f64::from(second), value)));
+        for nothing in [Curve::Power(all(0.0)), Curve::Energy(all(7.0))] {
+            assert_eq!((nothing.integral(0.0, 20.0).joules, nothing.is_nothing()), (None, true));
+        }
+        assert!(!Curve::Power(all(7.0)).is_nothing() && !Curve::Power(Vec::new()).is_nothing());
     }
 
     #[test]

@@ -120,9 +120,11 @@ fn rapl(machine: &Machine, clock: Clock, every: Duration) -> Result<Running, Str
 
 /// The server at its plug or behind its power supplies.
 fn hwmon(machine: &Machine, clock: Clock, every: Duration) -> Result<Running, String> {
-    let Meters { files, left } = machine.wall_meters();
+    let found = machine.wall_meters();
+    let first = found.sane().next().cloned();
+    let Meters { files, left } = found;
     let sys = machine.sys.clone();
-    let Some(first) = files.first() else {
+    let Some(first) = first else {
         let why = left.into_iter().next().map(|(file, why)| format!("{file}: {why}"));
         return Err(why.unwrap_or_else(|| "no meter of the server here".to_owned()));
     };

@@ -297,6 +297,9 @@ impl Sampler {
                 let off = format!(", all its samples {seconds:.0} s {side} (is its clock right?)");
                 about.of.push_str(&off);
             }
+            if told.curve.is_nothing() {
+                about.of.push_str(", which says 0 W all the time (does it measure this machine?)");
+            }
             Taken {
                 about,
                 integral: told.curve.integral(from, to),

@@ -191,7 +191,13 @@ impl Machine {
             let cpus = cpus("machine.groups: cpus", &group.cpus)?;
             Ok(Group { role: group.role, cpus })
         };
-        self.groups.iter().map(group).collect()
+        let groups: Vec<_> = self.groups.iter().map(group).collect::<Result<_>>()?;
+        let mut all: Vec<_> = groups.iter().flat_map(|group| &group.cpus).collect();
+        all.sort_unstable();
+        match all.windows(2).find(|pair| pair[0] == pair[1]) {
+            Some(pair) => Err(usage(format!("machine.groups: CPU {} is in two groups", pair[0]))),
+            None => Ok(groups),
+        }
     }
 
     /// The fans as stated.

@@ -40,6 +40,20 @@ fn totals_of_processes_end_the_events() {
     }
 }
 
+/// The totals of each device say how many events its buffers did not hold.
+#[test]
+fn events_that_were_lost_are_told() {
+    let text = "\
+8,0 1 1 0.0 9 Q W 0 + 8 [dd]
+CPU0 (8,0):
+Skips: 3 forward (1,234 -  12.3%)
+Skips: 0 forward (0 -   0.0%)";
+    let mut parser = Blkparse::default();
+    parser.survey(text.as_bytes());
+    assert!(text.lines().all(|line| parser.line(line.as_bytes()).is_ok()));
+    assert!(parser.notes()[0].starts_with("1234 events were lost"), "{:?}", parser.notes());
+}
+
 #[test]
 fn queue_events_are_the_arrivals() {
     let text = "\
