@@ -52,6 +52,21 @@ pub enum Paper {
     StorageServers,
 }
 
+/// A file in a paper's folder.
+macro_rules! of_study {
+    ($paper:expr, $file:literal) => {
+        match $paper {
+            Paper::Pacer => include_str!(concat!("../../../../studies/pacer/", $file)),
+            Paper::Pacman => include_str!(concat!("../../../../studies/pacman/", $file)),
+            Paper::Eadc => include_str!(concat!("../../../../studies/eadc/", $file)),
+            Paper::Sandman => include_str!(concat!("../../../../studies/sandman/", $file)),
+            Paper::StorageServers => {
+                include_str!(concat!("../../../../studies/storage-servers/", $file))
+            }
+        }
+    };
+}
+
 /// Options of `ebb paper`.
 #[derive(Debug, Args)]
 pub struct PaperArgs {
@@ -120,26 +135,12 @@ impl Paper {
 
     /// What it states.
     fn stated(self) -> &'static str {
-        match self {
-            Self::Pacer => include_str!("../../../../studies/pacer/stated.toml"),
-            Self::Pacman => include_str!("../../../../studies/pacman/stated.toml"),
-            Self::Eadc => include_str!("../../../../studies/eadc/stated.toml"),
-            Self::Sandman => include_str!("../../../../studies/sandman/stated.toml"),
-            Self::StorageServers => include_str!("../../../../studies/storage-servers/stated.toml"),
-        }
+        of_study!(self, "stated.toml")
     }
 
     /// What came out of it.
     fn results(self) -> &'static str {
-        match self {
-            Self::Pacer => include_str!("../../../../studies/pacer/results.json"),
-            Self::Pacman => include_str!("../../../../studies/pacman/results.json"),
-            Self::Eadc => include_str!("../../../../studies/eadc/results.json"),
-            Self::Sandman => include_str!("../../../../studies/sandman/results.json"),
-            Self::StorageServers => {
-                include_str!("../../../../studies/storage-servers/results.json")
-            }
-        }
+        of_study!(self, "results.json")
     }
 
     /// All that is kept of it.

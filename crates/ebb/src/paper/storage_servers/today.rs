@@ -16,32 +16,17 @@ const CANDIDATES: [(&str, Direction, [&str; 4]); 3] = [
     (
         "cm5-nvme",
         Direction::Read,
-        [
-            "today/cm5-reads-rate",
-            "today/cm5-reads-watts",
-            "today/cm5-reads-bytes",
-            "today/cm5-reads-over",
-        ],
+        ["cm5-reads/rate", "cm5-reads/watts", "cm5-reads/bytes", "cm5-reads/over"],
     ),
     (
         "cm5-nvme",
         Direction::Write,
-        [
-            "today/cm5-writes-rate",
-            "today/cm5-writes-watts",
-            "today/cm5-writes-bytes",
-            "today/cm5-writes-over",
-        ],
+        ["cm5-writes/rate", "cm5-writes/watts", "cm5-writes/bytes", "cm5-writes/over"],
     ),
     (
         "rock-5c-nvme",
         Direction::Read,
-        [
-            "today/rock-reads-rate",
-            "today/rock-reads-watts",
-            "today/rock-reads-bytes",
-            "today/rock-reads-over",
-        ],
+        ["rock-reads/rate", "rock-reads/watts", "rock-reads/bytes", "rock-reads/over"],
     ),
 ];
 
