@@ -71,7 +71,7 @@ impl Default for Biosnoop {
 impl LineParser for Biosnoop {
     fn line(&mut self, line: &[u8]) -> Result<Line, Reason> {
         // perf-tools' iosnoop begins and ends so; BCC's histograms and tops with other words.
-        if line.starts_with(b"Tracing block ") || matches!(line, b"Ending tracing..." | b"^C") {
+        if line.starts_with(b"Tracing block I/O") || matches!(line, b"Ending tracing..." | b"^C") {
             return Ok(Line::Header);
         }
         // On standard error, which may be in the file as well.
