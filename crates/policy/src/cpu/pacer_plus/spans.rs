@@ -1,12 +1,13 @@
 //! What spans of five seconds take, each by itself.
 //!
 //! The account keeps the mean. `plf` is kept by a verdict where few spans of 5 s are above it, too
-//! (`ebb-record`, `verdict.rs`). As for the account, what a span takes more than natively is taken to
-//! be in proportion to `1 / s − 1` at a share `s` of the capacity.
+//! (`ebb-record`, `verdict.rs`). As for the account, what a span takes more than natively is taken
+//! to be in proportion to `1 / s − 1` at a share `s` of the capacity.
 
 use crate::units::Nanos;
 
-/// How long a span is, and the share of them that may be above `plf`: half of what a verdict allows.
+/// How long a span is, and the share of them that may be above `plf`: half of what a verdict
+/// allows.
 const SPAN: Nanos = Nanos::from_secs(5);
 const ABOVE: f64 = 0.025;
 /// How far one span moves what is kept for all.
