@@ -52,11 +52,11 @@ impl Tide {
             let rate = (watts * part + spare) / joules.max(1e-15) / time;
             RATE_STEP.powf(rate.max(LEAST_RATE).log(RATE_STEP).floor()).max(LEAST_RATE)
         };
-        for drive in 0..drives.len() {
+        for (drive, limits) in limits.iter_mut().enumerate() {
             let [read, written] = kept(drive);
-            limits[drive] = [rate(read, self.model.read), rate(written, self.model.write)];
-            request.read_rate.ask(drive, limits[drive][0], reason);
-            request.write_rate.ask(drive, limits[drive][1], reason);
+            *limits = [rate(read, self.model.read), rate(written, self.model.write)];
+            request.read_rate.ask(drive, limits[0], reason);
+            request.write_rate.ask(drive, limits[1], reason);
         }
         self.limits = limits;
         self.shared = room;
