@@ -34,6 +34,9 @@ pub struct PowerModel {
     /// What of it fans draw that may turn slower.
     #[serde(default)]
     pub fans: Watts,
+    /// What of it drives do not draw while they rest.
+    #[serde(default)]
+    pub resting: Watts,
     /// Joules for each byte read, in drives, memory and network.
     pub read: f64,
     /// The same for each byte written.

@@ -29,6 +29,7 @@ pub fn server(drives: usize) -> Topology {
             exponent: 2.8,
             rest: Watts(95.4 + 5.9 * drives as f64),
             fans: Watts(0.0),
+            resting: Watts(0.0),
             read: 1.7e-9,
             write: 3.3e-9,
             most_traffic: Watts(10.0 * drives as f64),

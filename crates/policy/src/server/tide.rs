@@ -34,6 +34,7 @@ mod choose;
 mod cpu;
 mod peak;
 mod rest;
+mod share;
 
 use choose::Left;
 use cpu::{CPU_PERIOD, Cpu, Load, Point};
@@ -74,6 +75,8 @@ const NEWCOMERS: f64 = 0.02;
 /// Traffic that has used less of its limits than this may grow by that factor until the next turn,
 /// and has this share of the budget in any case.
 const USED_UP: f64 = 0.9;
+/// Traffic that has used more of its limit is held back by it.
+const HELD: f64 = 0.97;
 const GROWTH: f64 = 2.0;
 const SPARE: f64 = 0.05;
 /// Where that does not fit, this is enough.
@@ -107,6 +110,12 @@ impl State {
             Self::Safe => "tide:safe",
         }
     }
+}
+
+/// The share of what was served that came in the same period: the rest had waited.
+fn came(signals: &Signals) -> f64 {
+    let of = signals.io.arrived.zip(signals.io.completed).filter(|(_, served)| *served > 0);
+    of.map_or(1.0, |(arrived, served)| (arrived as f64 / served as f64).min(1.0))
 }
 
 /// The controller.
@@ -156,11 +165,15 @@ pub struct Tide {
     past: [(Nanos, f64); PAST],
     /// Watts of the traffic that was read from and written to each drive.
     traffic: Vec<[f64; 2]>,
+    /// The same in the mean of some turns.
+    usual: Vec<[f64; 2]>,
     /// The limits of that, in bytes a second, and whether it was beyond them in the last turn.
     limits: Vec<[f64; 2]>,
     /// Watts that all of them are shares of.
     shared: f64,
     over: Vec<[bool; 2]>,
+    /// Which of the limits hold traffic back.
+    held: Vec<[bool; 2]>,
     /// Whether any has used up its limit.
     limited: bool,
     /// Whether such limits can be relied on: not once traffic was beyond one for two turns.
@@ -208,9 +221,11 @@ impl Tide {
             last: None,
             past: [(Nanos::ZERO, 0.0); PAST],
             traffic: vec![[0.0; 2]; topology.drives.len()],
+            usual: vec![[0.0; 2]; topology.drives.len()],
             limits: vec![[f64::INFINITY; 2]; topology.drives.len()],
             shared: f64::INFINITY,
             over: vec![[false; 2]; topology.drives.len()],
+            held: vec![[false; 2]; topology.drives.len()],
             limited: false,
             binds: topology.limitable.rates,
             exceeds: false,
@@ -229,9 +244,12 @@ impl Tide {
                 let rate = bytes.unwrap_or_default() as f64 / span;
                 let over = rate > self.limits[at][way] * BURST;
                 limited |= rate > self.limits[at][way] * time * USED_UP;
+                self.held[at][way] = rate > self.limits[at][way] * time * HELD;
                 self.exceeds |= over;
                 self.binds &= !(std::mem::replace(&mut self.over[at][way], over) && over);
-                self.traffic[at][way] = rate * joules[way];
+                let watts = rate * joules[way];
+                self.traffic[at][way] = watts;
+                self.usual[at][way] += LEARN * (watts - self.usual[at][way]);
                 moved[way] += rate;
             }
         }
@@ -258,7 +276,8 @@ impl Tide {
         let rest = self.rest.unwrap_or_default().load;
         let own = self.traffic.iter().flatten().sum::<f64>() - rest.bytes * self.joules();
         let users = if is_known { users } else { (0, 0) };
-        self.peak.learn(users, &self.traffic, (own.max(0.0), self.shared), span);
+        let own = (own.max(0.0), self.shared);
+        self.peak.learn(users, &self.traffic, own, (came(signals), self.is_waited_for()), span);
         let requests = self.load.requests + rest.requests;
         let bytes = self.load.requests * self.load.size + rest.requests * rest.size;
         let all = Load { size: bytes / requests.max(1.0), requests, ..Load::default() };
@@ -315,6 +334,11 @@ impl Tide {
             return true;
         }
         let plausible = self.explains(b, self.bias + missed);
+        // What rested works now: that it did not is no reason to exceed the budget.
+        if plausible && total.0 > b && missed > 0.0 && self.bias < 0.0 {
+            self.bias = (self.bias + missed).min(0.0);
+            return true;
+        }
         let rest = Nanos(2 * lag.0) + signals.period.max(self.model.meter_window);
         if signals.now.saturating_sub(self.moved.1) > rest {
             self.lies = if plausible { 0 } else { self.lies + 1 };
@@ -326,11 +350,11 @@ impl Tide {
         plausible
     }
 
-    /// Whether model and meter may differ by `bias`: fans that turn slower than they may draw less
-    /// than the model says.
+    /// Whether model and meter may differ by `bias`: fans that turn slower than they may and drives
+    /// that rest draw less than the model says.
     fn explains(&self, b: f64, bias: f64) -> bool {
-        let slow = self.model.fans.0 / self.model.efficiency;
-        (-MOST_BIAS * b - slow..=MOST_BIAS * b).contains(&bias)
+        let rests = (self.model.fans + self.model.resting).0 / self.model.efficiency;
+        (-MOST_BIAS * b - rests..=MOST_BIAS * b).contains(&bias)
     }
 
     /// Where readings differ from one to the next, those of a while may be taken in the mean.
@@ -388,6 +412,14 @@ impl Tide {
         let bias = if understood { self.bias.max(0.0) } else { 0.0 };
         let most = self.model.wall(most, 0.0, 0.0).0 + bias;
         most <= b * (1.0 - MARGIN) && self.beyond < READINGS
+    }
+
+    /// Begins again, but for what is known of meter, model and load.
+    fn start(&mut self) {
+        (self.state, self.allowed) = (State::Boot, 0.0);
+        (self.boots, self.beyond, self.lies) = (0, 0, 0);
+        (self.free, self.within) = (true, true);
+        self.binds = self.topology.limitable.rates;
     }
 
     /// Takes back all limits.
@@ -469,40 +501,6 @@ impl Tide {
         self.limits.fill([f64::INFINITY; 2]);
         self.shared = f64::INFINITY;
     }
-
-    /// Shares what is left among the drives: each keeps what it had at its most and gets a part of
-    /// what is left over.
-    fn share(
-        &mut self,
-        Left { room, rest, .. }: Left,
-        request: &mut Request,
-        reason: &'static str,
-    ) {
-        // What best effort moved at its most is no demand.
-        let drives = if self.rest.is_some() { &self.traffic } else { &self.peak.drives };
-        let shares = 2.0 * drives.len() as f64;
-        let used = drives.iter().flatten().sum::<f64>();
-        let kept = (room * (1.0 - NEWCOMERS) / used.max(1e-9)).min(1.0);
-        // Half of what is left over is for more of the same, half for anything.
-        // Best effort has a limit of its own: what it may move is no reason to hold users back.
-        let rest = self.rest.map_or(0.0, |now| now.load.bytes.min(rest)) * self.joules();
-        let spare = 0.5 * (room + rest.min(used) - used * kept).max(0.0);
-        let kept = if used > 0.0 { kept + spare / used } else { 1.0 };
-        let spare = if used > 0.0 { spare } else { 2.0 * spare } / shares;
-        let time = self.cpu.points[self.point].time;
-        for (drive, [read, written]) in drives.iter().enumerate() {
-            let rate = |watts: f64, joules: f64| {
-                // While the cores run the drives make up for the stops.
-                let rate = (watts * kept + spare) / joules.max(1e-15) / time;
-                RATE_STEP.powf(rate.max(LEAST_RATE).log(RATE_STEP).floor()).max(LEAST_RATE)
-            };
-            let limits = [rate(*read, self.model.read), rate(*written, self.model.write)];
-            request.read_rate.ask(drive, limits[0], reason);
-            request.write_rate.ask(drive, limits[1], reason);
-            self.limits[drive] = limits;
-        }
-        self.shared = room;
-    }
 }
 
 impl Policy for Tide {
@@ -511,21 +509,22 @@ impl Policy for Tide {
     }
 
     fn step(&mut self, signals: &Signals, request: &mut Request) {
-        let Some((Watts(b), _)) = sensed(signals) else {
-            (self.state, self.readings, self.allowed) = (State::Boot, 0, 0.0);
-            (self.missed, self.boots, self.beyond) = (0, 0, 0);
-            (self.free, self.within) = (true, true);
-            self.binds = self.topology.limitable.rates;
-            return self.lift(request);
-        };
-        if signals.period > Nanos::ZERO {
+        let budget = sensed(signals).map(|(Watts(b), _)| b);
+        if budget.is_none() {
+            self.start();
+        }
+        if let Some(b) = budget.or(signals.power.total.map(|total| total.0))
+            && signals.period > Nanos::ZERO
+        {
             let now = self.sense(signals);
             // A meter that was not to be believed has to tell as many good readings as at first.
             self.doubt =
                 if self.learn(b, signals) { self.doubt.saturating_sub(1) } else { READINGS };
-            let believed = self.doubt == 0;
-            self.allow(b, now, believed, signals);
+            if budget.is_some() {
+                self.allow(b, now, self.doubt == 0, signals);
+            }
         }
+        let Some(b) = budget else { return self.lift(request) };
         let reading = signals.power.total;
         self.beyond = match reading {
             Some(power) if power.0 > b => self.beyond.saturating_add(1),

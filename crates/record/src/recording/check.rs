@@ -56,6 +56,7 @@ fn is_model(power: &PowerModel, groups: usize) -> bool {
         power.parked,
         power.rest,
         power.fans,
+        power.resting,
         power.most_traffic,
     ];
     let numbers = [*exponent, *read, *write, *efficiency, *resume];

@@ -535,6 +535,7 @@ impl Profile {
             exponent: cpu.frequency_exponent,
             rest,
             fans: self.fans.as_ref().map_or(Watts(0.0), blown),
+            resting: (ready - model.least()) * f64::from(self.drives.count),
             read: (read.0 + traffic) * 1e-9,
             write: (write.0 + traffic) * 1e-9,
             most_traffic: most * f64::from(self.drives.count),

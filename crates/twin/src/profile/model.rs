@@ -85,6 +85,18 @@ impl DriveModel {
         }
     }
 
+    /// Power in the deepest rest that it enters by itself.
+    pub(crate) fn least(&self) -> Watts {
+        match self {
+            Self::Ssd(profile) => {
+                profile.idle.last().map_or(profile.power.ready, |idle| idle.power)
+            }
+            Self::Hdd(profile) => {
+                profile.idle.last().map_or(profile.power.ready, |idle| idle.power)
+            }
+        }
+    }
+
     /// The most bytes a second that it moves, either way.
     pub(crate) fn link(&self) -> Bytes {
         match self {

@@ -4,4 +4,5 @@ mod budget;
 mod determinism;
 mod pacer;
 mod pacer_plus;
+mod server_budget;
 mod together;

@@ -1,7 +1,7 @@
 //! Which setting of the cores serves most of those that fit.
 
 use super::cpu::Point;
-use super::{ENOUGH, GROWTH, LARGE, SHARED, SPARE, STOPS, Tide, WORTH};
+use super::{ENOUGH, GROWTH, LARGE, SHARED, SPARE, STOPS, Tide, USED_UP, WORTH};
 
 /// What a point leaves of what is allowed.
 #[derive(Debug, Clone, Copy, Default)]
@@ -75,8 +75,6 @@ impl Tide {
     /// latency, or all cores, which need no limit.
     fn best(&self, needed: f64, users: f64, joules: f64) -> Option<(usize, f64)> {
         let (points, load) = (&self.cpu.points, self.peak.load(self.load.size));
-        let stops = !self.tail && load.size >= LARGE;
-        let may = |point: &Point| stops || point.time == 1.0;
         let value = |point: &Point| {
             let room = self.room(point);
             let moves = if self.binds() { room / joules } else { f64::INFINITY };
@@ -103,6 +101,13 @@ impl Tide {
             }
             best
         };
+        // Stops are for what is there now and meets limits, not for what may come again.
+        let runs = |point: &Point| point.time == 1.0;
+        let now = self.traffic.iter().flatten().sum::<f64>() / joules;
+        let is_full = |served: f64| self.limited || now > USED_UP * served;
+        let is_short = of(&runs).is_none_or(|(_, served)| is_full(served));
+        let stops = !self.tail && load.size >= LARGE && is_short;
+        let may = |point: &Point| stops || runs(point);
         let all = points.len() - 1;
         let is_enough = value(&points[all]).is_some_and(|served| served >= needed);
         let (mut at, most) = match is_enough {

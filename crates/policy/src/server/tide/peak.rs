@@ -3,8 +3,10 @@
 use super::cpu::Load;
 use super::{GROWTH, USED_UP};
 
-/// Seconds in which what is known of a demand that does not come again halves.
+/// Seconds in which what is known of a demand that does not come again halves, and in which what
+/// is kept for a drive does while another one waits for it.
 const HALF: f64 = 180.0;
+const WANTED: f64 = 10.0;
 /// Turns after which a demand is known.
 const KNOWN: u32 = 20;
 
@@ -27,23 +29,26 @@ impl Peak {
     }
 
     /// Takes in the requests, bytes and watts of a turn of `span` seconds, in which there was
-    /// `room` for so many watts.
+    /// `room` for so many watts. Of these only the part `came` has come in it: the rest has waited
+    /// for it and is no demand. `waits` says whether any limit holds a drive back.
     pub(super) fn learn(
         &mut self,
         (requests, bytes): (u64, u64),
         traffic: &[[f64; 2]],
         (watts, room): (f64, f64),
+        (came, waits): (f64, bool),
         span: f64,
     ) {
-        let kept = 0.5_f64.powf(span / HALF);
-        let take = |peak: &mut f64, now: f64| *peak = (*peak * kept).max(now);
+        let kept = |half: f64| 0.5_f64.powf(span / half);
+        let kept_of = [kept(HALF), kept(if waits { WANTED } else { HALF })];
+        let take = |peak: &mut f64, now: f64| *peak = (*peak * kept_of[0]).max(came * now);
         take(&mut self.requests, requests as f64 / span);
         take(&mut self.bytes, bytes as f64 / span);
         // Nobody knows how much more it would have been.
         let is_held = self.is_known() && watts > USED_UP * room;
         take(&mut self.watts, if is_held { GROWTH * watts } else { watts });
         for (peak, now) in self.drives.iter_mut().flatten().zip(traffic.iter().flatten()) {
-            take(peak, *now);
+            *peak = (*peak * kept_of[1]).max(came * now);
         }
         self.turns = self.turns.saturating_add(1);
     }

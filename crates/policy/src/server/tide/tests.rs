@@ -7,6 +7,7 @@ use crate::server::testing::server;
 use crate::{Applied, Cycle, InForce, Limits, Origin, PERIOD, Plant, Source};
 
 mod bursts;
+mod changes;
 
 const DRIVES: usize = 10;
 
@@ -24,6 +25,8 @@ struct Fluid {
     frozen: Option<f64>,
     /// What readings are off, in watts, up and down.
     noise: f64,
+    /// What it does not draw while it moves next to nothing, in watts.
+    rests: f64,
     /// Whether limits of drives bind.
     binds: bool,
     /// Bytes a second that best effort would move, where there is any, and what of it was moved.
@@ -57,6 +60,7 @@ impl Fluid {
             meter,
             frozen: None,
             noise: 0.0,
+            rests: 0.0,
             binds: true,
             rest: None,
             rest_served: 0.0,
@@ -118,7 +122,8 @@ impl Plant for Fluid {
         let limit = self.given.best_effort_rate.value(0).unwrap_or(f64::INFINITY);
         self.rest_served = self.rest.unwrap_or_default().min(limit);
         let moved = self.served + self.rest_served;
-        self.watts.push(self.truth.wall(packages, 0.0, moved).0);
+        let rests = self.rests * (1.0 - moved / 5e9).max(0.0) / self.truth.efficiency;
+        self.watts.push(self.truth.wall(packages, 0.0, moved).0 - rests);
         (signals.now, signals.period) = (signals.now + PERIOD, PERIOD);
         let off = self.noise * [1.0, -0.5, -0.5][self.watts.len() % 3];
         let reading = self.frozen.or_else(|| self.late().and_then(self.meter));

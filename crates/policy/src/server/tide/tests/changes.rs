@@ -1,0 +1,77 @@
+//! What a server does, or may do, changes.
+
+use super::*;
+
+/// Drives that rested and fans that stood draw more as a load comes: what they did not draw before
+/// is not spent.
+#[test]
+fn what_rested_is_not_spent_when_it_works() {
+    for lag in LAGS {
+        let mut plant = Fluid::new(Nanos::from_millis(lag), 1.0, 131_072.0);
+        plant.topology.power.as_mut().unwrap().resting = Watts(60.0);
+        plant.rests = 60.0;
+        plant.demand = 1e8;
+        let mut cycle = plant.cycle(330.0, true);
+        run(&mut cycle, &mut plant, 20);
+        plant.demand = f64::INFINITY;
+        let watts = run(&mut cycle, &mut plant, 60);
+        let over = longest_over(&watts, 1.02 * 330.0);
+        assert!(over <= lag as f64 / 1e3 + 1.0, "lag {lag} ms: {over} s over: {watts:?}");
+        assert!(mean(&watts[60..]) > 0.93 * 330.0, "lag {lag} ms: {watts:?}");
+    }
+}
+
+/// Meter, model and load are known when a budget comes: nobody waits for them again.
+#[test]
+fn a_budget_that_comes_later_stops_nobody() {
+    for lag in LAGS {
+        let mut plant = Fluid::new(Nanos::from_millis(lag), 1.0, 4096.0);
+        plant.demand = 1e9;
+        let mut cycle = plant.guarded(300.0, false, false);
+        for _ in 0..3 {
+            cycle.set_server_budget(None);
+            run(&mut cycle, &mut plant, 20);
+            assert!(plant.given.core_limit.at(0).given.is_none());
+            cycle.set_server_budget(Some(Watts(300.0)));
+            for _ in 0..20 {
+                cycle.step(&mut plant);
+                let watts = plant.watts.last().copied().unwrap_or_default();
+                let bounded = plant.given.core_limit.at(0).given.is_some();
+                assert!(plant.served == 1e9 && bounded, "lag {lag} ms: {}", plant.served);
+                assert!(watts <= 1.02 * 300.0 || watts > 400.0, "lag {lag} ms: {watts} W");
+            }
+            assert!(plant.watts[plant.watts.len() - 19..].iter().all(|watts| *watts < 306.0));
+        }
+    }
+}
+
+/// Stops serve the bytes of a load that would take more than there is, and no small one after it.
+#[test]
+fn stops_end_with_the_load_that_they_are_for() {
+    let mut plant = Fluid::new(Nanos::from_millis(500), 1.0, 131_072.0);
+    let mut cycle = plant.cycle(280.0, false);
+    let stopped = |plant: &Fluid| plant.given.cpu_time.value(0).is_some();
+    for _ in 0..3 {
+        plant.demand = f64::INFINITY;
+        run(&mut cycle, &mut plant, 30);
+        assert!(stopped(&plant));
+        plant.demand = 3e8;
+        run(&mut cycle, &mut plant, 2);
+        assert!(!stopped(&plant));
+        let watts = run(&mut cycle, &mut plant, 20);
+        assert!(!stopped(&plant) && watts.iter().all(|watts| *watts <= 280.0), "{watts:?}");
+    }
+}
+
+/// What had waited and is caught up is no demand.
+#[test]
+fn a_backlog_is_no_peak() {
+    let mut peak = Peak::new(1);
+    let traffic = [[2.0, 4.0]];
+    let turn = |peak: &mut Peak, came: f64| {
+        peak.learn((1000, 4_000_000), &traffic, (6.0, 1e9), (came, false), 0.5);
+        (peak.load(0.0).requests, peak.watts, peak.drives[0])
+    };
+    assert_eq!(turn(&mut peak, 0.25), (500.0, 1.5, [0.5, 1.0]));
+    assert_eq!(turn(&mut peak, 1.0), (2000.0, 6.0, [2.0, 4.0]));
+}
