@@ -209,6 +209,18 @@ fn many_policies_stay_within_100_columns() {
     assert_eq!(text.matches(note).count(), 1, "{text}");
 }
 
+/// A budget that comes later is one.
+#[test]
+fn what_a_policy_sets_later_is_no_nothing() {
+    let load = ["--workload", "poisson", "--rate", "5000 IOPS", "--duration", "2 s"];
+    let args = [&["sim", "--profile", "converged-1u", "--policy", "tide"][..], &load].concat();
+    let note = "tide sets nothing on converged-1u";
+    assert!(prints(&args).contains(note));
+    assert!(
+        !prints(&[&args[..], &["--change", "1 s: server-budget 250 W"]].concat()).contains(note)
+    );
+}
+
 #[test]
 fn three_policies_together_say_who_did_what() {
     let folder = tempfile::tempdir().unwrap();

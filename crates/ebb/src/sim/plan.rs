@@ -282,21 +282,24 @@ impl Plan {
                 ));
             }
         }
-        for note in self.policies.iter().flat_map(|name| levers::notes(&self.server, name)) {
+        let levers = |name: &String| levers::notes(&self.server, name).into_iter();
+        for note in self.policies.iter().flat_map(|name| levers(name).chain(self.idle(name))) {
             if !notes.contains(&note) {
                 notes.push(note);
             }
         }
-        for name in &self.policies {
-            let idle = registry::idle(name, &self.server.topology, &self.settings);
-            for (part, why) in idle.unwrap_or_default() {
-                let note = format!("{part} sets nothing on {}: {why}", self.server.profile.name);
-                if !notes.contains(&note) {
-                    notes.push(note);
-                }
-            }
-        }
         notes
+    }
+
+    /// The parts of a policy that set nothing under any of the settings of a run, and why.
+    fn idle(&self, name: &str) -> Vec<String> {
+        let server = &self.server;
+        let idle = |settings| registry::idle(name, &server.topology, settings).unwrap_or_default();
+        let later: Vec<_> = self.changes.iter().map(|(_, settings)| idle(settings)).collect();
+        let stays = |part| later.iter().all(|idle| idle.iter().any(|(other, _)| *other == part));
+        let note = |(part, why)| format!("{part} sets nothing on {}: {why}", server.profile.name);
+        let always = idle(&self.settings).into_iter().filter(|(part, _)| stays(*part));
+        always.map(note).collect()
     }
 
     /// What changes in the course of a run of the policy `name`.
