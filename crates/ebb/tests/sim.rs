@@ -217,7 +217,7 @@ fn what_a_policy_sets_later_is_no_nothing() {
     let note = "tide sets nothing on converged-1u";
     assert!(prints(&args).contains(note));
     assert!(
-        !prints(&[&args[..], &["--change", "1 s: server-budget 250 W"]].concat()).contains(note)
+        !prints(&[&args[..], &["--change", "1 s: server-budget 500 W"]].concat()).contains(note)
     );
 }
 
