@@ -9,8 +9,8 @@ from dump import DUMP, same
 # What Ebb has saved is on a disk of its own, for the guest's root has no journal: a loss of power may
 # leave any of its files unreadable. That of the step before that freezes one.
 STATE = "/dev/vdc"
-# Of a place there that Ebb has begun to set.
-TOUCHED = '"touched": *true'
+# Of a place there that Ebb has begun to set, and that its policy acts.
+TOUCHED, ACTS = '"touched": *true', "grep -qE ' (acting|degraded.*)$' /tmp/said"
 
 
 def boots(bed):
@@ -21,9 +21,10 @@ def boots(bed):
     for number in bed.results.left("boot", count=bed.args.boots):
         chance = random.Random(f"boot {bed.args.seed} {number}")
         moment, policy = chance.uniform(0, 6), chance.choice(list(trials.POLICIES))
-        # From when it has set something, or has saved what it found.
+        # From when it has saved what it found, or has set something after the first contact.
         acts = number % 2 == 0
-        event = f"grep -q '{TOUCHED if acts else ''}' /var/lib/ebb/originals.json 2> /dev/null"
+        saved = "[ -e /var/lib/ebb/originals.json ]"
+        event = f"{ACTS} && grep -q '{TOUCHED}' /var/lib/ebb/originals.json" if acts else saved
         bed.start_physics(changes=trials.CHANGES)
         bed.guest.run(f"""{trials.BEGIN}
             {trials.WORK}
