@@ -49,11 +49,12 @@ impl Spans {
         }
         let [over, may_be] = self.natively.map(|natively| (self.taken / natively - 1.0) / plf);
         if self.capacity < 1.0 {
-            let takes = over / (1.0 / self.capacity - 1.0);
-            // The first one is all that is known.
-            let up = if self.most > 0.0 { self.most * (STEP * (1.0 - ABOVE)).exp() } else { takes };
+            let halved = (1.0 / self.capacity - 1.0).recip();
+            // Where far more was there than is kept, this span is all that is known.
+            let is_known = 2.0 * self.most > halved;
+            let up = if is_known { self.most * (STEP * (1.0 - ABOVE)).exp() } else { f64::MAX };
             self.most = match over > 1.0 {
-                true => self.most.max(takes.min(up)),
+                true => self.most.max((over * halved).min(up)),
                 false => self.most * (-STEP * ABOVE).exp(),
             };
         }
@@ -100,5 +101,8 @@ mod tests {
         );
         add(&mut spans, 399, 0.5, 0.2);
         assert!(spans.reserve() < 0.1 * before);
+        // However long ago that was.
+        add(&mut spans, 1, 1.5, 0.2);
+        assert!((spans.reserve() - before).abs() < 1e-9, "{}", spans.reserve());
     }
 }
