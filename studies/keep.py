@@ -56,7 +56,11 @@ def written(results: dict[str, Any]) -> str:
 
 
 def output(*words: str) -> str:
-    return subprocess.run(words, stdout=subprocess.PIPE, check=True, text=True).stdout
+    """What a command prints; if it fails it has said why."""
+    done = subprocess.run(words, stdout=subprocess.PIPE, check=False, text=True)
+    if done.returncode:
+        sys.exit(done.returncode)
+    return done.stdout
 
 
 def main() -> None:
