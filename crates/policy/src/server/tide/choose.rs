@@ -105,8 +105,8 @@ impl Tide {
         let runs = |point: &Point| point.time == 1.0;
         let now = self.traffic.iter().flatten().sum::<f64>() / joules;
         let is_full = |served: f64| self.limited || now > USED_UP * served;
-        let is_short = of(&runs).is_none_or(|(_, served)| is_full(served));
-        let stops = !self.tail && load.size >= LARGE && is_short;
+        let is_short = || of(&runs).is_none_or(|(_, served)| is_full(served));
+        let stops = !self.tail && load.size >= LARGE && is_short();
         let may = |point: &Point| stops || runs(point);
         let all = points.len() - 1;
         let is_enough = value(&points[all]).is_some_and(|served| served >= needed);
