@@ -13,8 +13,11 @@
 //!   counts. Where threads were spread and no more came than the awake cores have room for, they
 //!   are packed at the first look, and nothing is learned from it.
 //! * **The end of a burst is looked for.** Its cores are packed again 10 ms after its load has
-//!   fallen by half, not in the second after. Where the next burst follows soon the cores are held
-//!   longer: threads that are packed and spread many times a second delay each short burst.
+//!   fallen by half, not in the second after.
+//! * **Packed as narrowly as bursts allow.** An account of what requests waited for since threads
+//!   were packed says onto how many cores: one, until bursts delay more than one request in a
+//!   hundred by the objective. A few cores more take most of a batch's wait; keeping all that a
+//!   burst took awake for the next costs many times as much.
 //! * **A learned burst buffer.** A fixed one is too small where bursts keep coming and wasted where
 //!   none do. It grows at once when a burst had to be spread and shrinks slowly without.
 //! * **A main core that works and rests.** Threads are consolidated onto the main core first, so
@@ -68,10 +71,10 @@ const DEEP_WAKE: Nanos = Nanos::from_micros(300);
 const ONSET: Nanos = Nanos(2 * DEEP_WAKE.0);
 /// How often is looked whether a burst is over. A pause in it that is shorter ends none.
 const WINDOW: Nanos = Nanos::from_millis(10);
-/// A burst that comes within so many times what the cores of the last were held for has come too
-/// soon: they are held for twice as long from then on, at most a second; else for half as long.
-const SOON: u64 = 16;
-const LONGEST_HOLD: Nanos = Nanos::from_secs(1);
+/// Share of the requests that packed threads may delay by the objective: what p99 leaves out.
+const LATE: f64 = 0.01;
+/// Periods without any such delay, or more with some, after which threads are packed closer.
+const CALM: f64 = 30.0;
 /// Weight of the newest period in what is learned.
 const WEIGHT: f64 = 0.3;
 /// Without requests for so long a server is idle: the one that ends it may pay a wake-up. Of a
@@ -111,12 +114,14 @@ pub struct SandmanPlus {
     window: Option<Nanos>,
     /// Requests completed by then, by thread.
     counted: Vec<u64>,
-    /// Requests per second in the busiest window of the burst, and when one had half of it last.
+    /// Requests per second in the busiest window of the burst.
     peak: f64,
-    high: Nanos,
-    /// How long cores are held after that, and when they were last packed since a burst.
-    hold: Nanos,
-    packed: Option<Nanos>,
+    /// Cores that threads are packed onto, at least.
+    width: u16,
+    /// Nanoseconds that requests may still wait because threads are packed, and the most that a
+    /// period of late has added.
+    account: f64,
+    allowed: f64,
     /// How long a core takes to wake, and whether each request may pay that.
     wake: Nanos,
     wakes: bool,
@@ -151,9 +156,9 @@ impl SandmanPlus {
             window: None,
             counted: vec![0; threads],
             peak: 0.0,
-            high: Nanos::ZERO,
-            hold: WINDOW,
-            packed: None,
+            width: 1,
+            account: 0.0,
+            allowed: 0.0,
             wake,
             wakes: wake <= USUAL_WAKE,
             percent: None,
@@ -198,6 +203,7 @@ impl SandmanPlus {
         }
         let requests: u64 = period.threads.iter().map(|load| load.requests).sum();
         if requests > 0 {
+            self.weigh(requests);
             let time: u64 = period.threads.iter().map(|load| load.latency.0).sum();
             let mean = time as f64 / requests as f64;
             let first = self.latency == 0.0;
@@ -212,11 +218,25 @@ impl SandmanPlus {
         self.looks = (period.length.0 / FINE.0 * self.book.len() as u64).max(1) as f64;
         let step = if self.spread > 0 { GROWTH } else { -DECLINE };
         self.buffer = (self.buffer + step).clamp(BUFFER.0, BUFFER.1);
-        self.window = self.window.filter(|_| self.spread > 0 || self.holds(period.now));
+        self.window = self.window.filter(|_| self.spread > 0);
         let needed = f64::from(self.taken);
         self.reserve = (self.reserve * (1.0 - FORGET)).max(needed).max(1.0);
         (self.spread, self.taken) = (0, 0);
         self.doubted = self.doubted.map(|_| (0, 0));
+    }
+
+    /// Packs wider where requests have waited for longer than is allowed, closer after enough
+    /// periods in which they have not. A width begins with the allowance of one period.
+    fn weigh(&mut self, requests: u64) {
+        let allowed = LATE * self.objective * requests as f64;
+        self.allowed = allowed.max(self.allowed * (1.0 - 1.0 / CALM));
+        self.account += allowed;
+        self.width = match self.account {
+            debt if debt < 0.0 => (2 * self.width).min(self.book.len() as u16),
+            calm if calm > CALM * self.allowed => (self.width / 2).max(1),
+            _ => return,
+        };
+        self.account = self.allowed;
     }
 
     /// How the main core waits while all threads are there. Where a wake-up is beyond the
@@ -260,6 +280,12 @@ impl SandmanPlus {
     /// Whether others than the main core have threads.
     fn is_spread(&self) -> bool {
         (1..self.book.len() as Core).any(|core| self.book.used(core))
+    }
+
+    /// Whether more cores have threads than they are packed onto.
+    fn is_wide(&self) -> bool {
+        let used = (0..self.book.len() as Core).filter(|core| self.book.used(*core));
+        used.count() > usize::from(self.width)
     }
 
     fn rest(&mut self, now: Nanos, placement: &mut Placement) {
@@ -313,10 +339,7 @@ impl Scheduler for SandmanPlus {
         self.book.read(period, placement);
         let (all, fill) = (0..self.book.len() as Core, self.fill());
         pack::relieve(&mut self.book, placement, all, fill, "sandman-plus:overload");
-        match self.holds(period.now) {
-            true => self.rest(period.now, placement),
-            false => self.pack(period.now, placement),
-        }
+        self.pack(period.now, placement);
     }
 
     fn fine_period(&self) -> Option<Nanos> {
@@ -366,12 +389,18 @@ impl SandmanPlus {
         CORE_LIMIT - self.buffer
     }
 
-    /// Packs threads onto few cores by the loads in the book, and lets the others rest.
+    /// Packs threads onto few cores by the loads in the book, and lets the others rest. A server
+    /// without requests needs one.
     fn pack(&mut self, now: Nanos, placement: &mut Placement) {
         let (workers, fill) = (1..self.book.len() as Core, self.fill());
+        let width = if self.gaps.quiet(now) < IDLE { self.width } else { 1 };
+        let most = (self.counted.len() as u16).div_ceil(width);
         let book = &mut self.book;
         let pick = |book: &Book, placement: &Placement, from: Core, load: f64| {
-            let room = |to: &Core| *to != from && pack::shares(book, placement, from, *to, load);
+            let room = |to: &Core| {
+                let few = book.count[usize::from(*to)] < most;
+                *to != from && few && pack::shares(book, placement, from, *to, load)
+            };
             let main = Some(Machine::MAIN).filter(|main| book.fits(*main, load, fill));
             main.filter(room)
                 .or_else(|| pack::fullest(book, workers.clone().filter(room), load, fill))
@@ -381,14 +410,8 @@ impl SandmanPlus {
         self.rest(now, placement);
     }
 
-    /// Whether the cores of bursts that follow each other soon are kept for the next one.
-    fn holds(&self, now: Nanos) -> bool {
-        let lately = now.saturating_sub(self.high) < self.hold;
-        self.window.is_some() && self.hold > WINDOW && lately
-    }
-
-    /// While a burst has cores: packs when for long enough no window had half of its busiest one's
-    /// load. Whether it did.
+    /// While a burst has cores: packs once a window had less than half of its busiest one's load.
+    /// Whether it did.
     fn watch(&mut self, queues: &Queues<'_>, placement: &mut Placement) -> bool {
         let Some(since) = self.window else { return false };
         let length = queues.now.saturating_sub(since);
@@ -400,26 +423,15 @@ impl SandmanPlus {
         let all: u64 = came.clone().sum();
         let rate = all as f64 / length.seconds();
         self.peak = self.peak.max(rate);
-        if rate >= self.peak / 2.0 {
-            self.high = queues.now;
-        }
         let over = match self.doubted.take() {
             Some(before) if !self.rises() => {
                 (self.spread, self.taken, self.window) = (before.0, before.1, None);
-                // What keeps falling behind at the load it is known to have is for the next second.
-                !self.is_soon(queues.now)
+                true
             }
-            Some(_) => {
-                let hold = if self.is_soon(since) { 2 * self.hold.0 } else { self.hold.0 / 2 };
-                if self.packed.take().is_some() {
-                    self.hold = Nanos(hold).clamp(WINDOW, LONGEST_HOLD);
-                }
-                false
-            }
-            None => queues.now.saturating_sub(self.high) >= self.hold,
+            Some(_) => false,
+            None => rate < self.peak / 2.0,
         };
         if over {
-            self.packed = Some(queues.now);
             for (thread, requests) in came.enumerate() {
                 let busy = requests as f64 * self.service[thread];
                 self.book.thread[thread] = (busy / length.0 as f64).min(1.0);
@@ -427,7 +439,7 @@ impl SandmanPlus {
             self.peak = rate;
             self.book.place(placement);
             self.pack(queues.now, placement);
-            self.window = self.window.filter(|_| self.is_spread());
+            self.window = self.window.filter(|_| self.is_wide());
         }
         if self.window.is_some() {
             self.begin_window(queues);
@@ -439,11 +451,6 @@ impl SandmanPlus {
     fn rises(&self) -> bool {
         let known: f64 = self.rate.iter().sum();
         self.peak * self.fill() > 1e9 * known * CORE_LIMIT
-    }
-
-    /// Whether `now` is soon after threads were packed.
-    fn is_soon(&self, now: Nanos) -> bool {
-        self.packed.is_some_and(|at| now.saturating_sub(at) < Nanos(SOON * self.hold.0))
     }
 
     fn begin_window(&mut self, queues: &Queues<'_>) {
@@ -459,7 +466,7 @@ impl SandmanPlus {
             return;
         }
         if self.window.is_none() {
-            (self.peak, self.high) = (0.0, queues.now);
+            self.peak = 0.0;
             self.begin_window(queues);
         }
         self.doubted.get_or_insert((self.spread, self.taken));
@@ -531,6 +538,13 @@ impl SandmanPlus {
     /// beside the longest is no burst.
     fn spread(&mut self, core: Core, queues: &Queues<'_>, placement: &mut Placement) {
         let at = usize::from(core);
+        if let Some((_, longest)) = self.longest(core, queues, placement)
+            && self.delay[at] - longest > self.objective
+        {
+            let depth = |thread: Thread| f64::from(queues.threads[usize::from(thread)].depth);
+            // All wait on, at least until the next look.
+            self.account -= FINE.0 as f64 * placement.threads_on(core).map(depth).sum::<f64>();
+        }
         while let Some((_, longest)) = self.longest(core, queues, placement)
             && self.delay[at] - longest > self.burst_from(core, placement)
         {
@@ -540,6 +554,8 @@ impl SandmanPlus {
                 && let Some((thread, backlog)) = self.longest(core, queues, placement)
             {
                 send(placement, thread, to, "sandman-plus:burst");
+                // Moving costs about as much: what is moved all the time is not packed well.
+                self.account -= self.objective;
                 self.book.shift(thread, core, to);
                 self.delay[at] -= backlog;
                 self.delay[usize::from(to)] += backlog;

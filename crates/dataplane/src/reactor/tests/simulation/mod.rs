@@ -128,10 +128,12 @@ fn run(plan: Plan) -> u64 {
         world.run_until(plan.begin(number));
         world.check();
         // As published, the main core and one worker, its sibling, poll. A load that is chance may
-        // keep sandman-plus one more core awake.
+        // keep sandman-plus one more core awake, and each burst that waited doubles them.
         let (asleep, whole) = (world.asleep().iter().filter(|core| **core).count(), world.whole());
-        assert!(asleep >= plan.cores - 2, "{asleep} cores asleep before a burst");
-        let least = plan.cores / 2 - if plan.scheduler == "sandman" { 1 } else { 2 };
+        let is_plus = plan.scheduler == "sandman-plus";
+        let awake = if is_plus { 2.max(1 << number) } else { 2 };
+        assert!(asleep >= plan.cores - awake, "{asleep} cores asleep before a burst");
+        let least = plan.cores / 2 - if is_plus { awake.div_ceil(2) + 1 } else { 1 };
         assert!(whole >= least, "{whole} physical cores asleep before a burst");
         let before = world.steps.lock().unwrap().fine;
         world.run_until(plan.begin(number) + BURST);
