@@ -2,7 +2,7 @@
 //! are of these.
 
 use std::path::PathBuf;
-use std::{fs, io};
+use std::{env, fs, io};
 
 /// Policies, traces and twin, and what runs the papers' experiments: not what prints them.
 const SOURCES: [&str; 19] = [
@@ -42,6 +42,10 @@ fn main() -> io::Result<()> {
         }
     }
     println!("cargo::rustc-env=EBB_SOURCES={digest:016x}");
+    println!("cargo::rerun-if-env-changed=EBB_COMMIT");
+    let commit = env::var("EBB_COMMIT").map_or(String::new(), |id| format!("commit {id}, "));
+    let version = env::var("CARGO_PKG_VERSION").unwrap_or_default();
+    println!("cargo::rustc-env=EBB_VERSION={version} ({commit}sources {digest:016x})");
     Ok(())
 }
 
