@@ -345,7 +345,7 @@ impl Report {
         for made in &self.kept {
             let stale = match made.sources == SOURCES {
                 true => "",
-                false => "\n  Stale: policies, traces or twin have changed since.",
+                false => "\n  Stale: policies, traces, twin or experiments have changed since.",
             };
             text.push_str(&format!("\nKept: rows of {made}.{stale}"));
         }
