@@ -76,6 +76,23 @@ def test_latencies_of_a_closed_loop_are_said_to_be_so(
             assert ("closed loop" in out) == (closed and "latency" in value)
 
 
+def test_runs_that_have_not_settled_are_said_to_be_so(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for why in ("pacer takes up to 28 s to settle", None):
+        rows = [
+            {"policy": policy, "seed": seed, "unsettled": why if policy == "pacer" else None}
+            | {"mean_watts": base - seed}
+            for policy, base in (("native", 100), ("pacer", 80))
+            for seed in range(1, 6)
+        ]
+        pd.DataFrame(rows).to_parquet(tmp_path / "runs.parquet")
+        ask = ("--by", "policy", "--value", "mean_watts")
+        code, out, _ = run(capsys, "compare", tmp_path / "runs.parquet", *ask)
+        assert code == 0
+        assert (f"Note: no figure for longer than these runs: {why}." in out) == bool(why)
+
+
 def test_json_has_the_same(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = write(tmp_path, "runs.csv", HEADER + NATIVE + PACER)
     code, out, _ = run(capsys, "compare", file, *ASK, "--json")

@@ -361,6 +361,33 @@ def test_a_number_is_as_rounded_as_it_is_written(tmp_path: Path, written: str, h
     assert toml.value(table["paper"]) == repr(tomllib.loads(path.read_text())["paper"])
 
 
+@pytest.mark.parametrize(
+    ("quantity", "written", "number", "half"),
+    [
+        ("power saved, %", "22", 0.78, 0.005),
+        ("power below the PC's, %", "39.38", 0.6062, 0.00005),
+        ("throughput over SSPC, %", "41", 1.41, 0.005),
+        ("time lost to throttling, %", "0.4", 0.004, 0.0005),
+        ("share of that which it saves over a day, %", "50", 0.5, 0.005),
+        ("mean latency, x", "1.0", 1.0, 0.05),
+        ("drive power under SSPC, W", "140", 140.0, 0.5),
+    ],
+)
+def test_a_row_can_name_the_number_that_a_study_states(
+    tmp_path: Path, quantity: str, written: str, number: float, half: float
+) -> None:
+    (tmp_path / "stated.toml").write_text(
+        f'[fig-1]\nfigure = "Fig. 1"\nkind = "as-stated"\n'
+        f'other = {{ paper = {written}, quantity = "{quantity}" }}\n'
+        f'one = {{ as = "fig-1/other", quantity = "{quantity}" }}\n'
+    )
+    path = tmp_path / "fit.toml"
+    path.write_text(BAD.replace("paper = 50.0", 'stated = "fig-1/one"'))
+    found = declaration.read(path).predictions[0]
+    assert (found.source, found.paper) == ("Fig. 1", number)
+    assert found.half == pytest.approx(half)
+
+
 def test_parameters_go_where_they_are_declared(tmp_path: Path) -> None:
     (tmp_path / "load.csv").write_text("")
     (tmp_path / "load.toml").write_text(
@@ -469,6 +496,8 @@ BAD += row("prediction", "saved", "low", 50.0, 'of = "ondemand"\nbound = "most"'
         ('bound = "most"', "tolerance = 1", "no key 'tolerance'"),
         ("paper = 60.0", 'paper = "60"', "paper: is '60'"),
         ("paper = 60.0", "", "'paper' is not stated"),
+        ("paper = 50.0", 'stated = "fig-1/one"', "stated.toml has no number 'fig-1/one'"),
+        ("paper = 50.0", 'paper = 50.0\nstated = "a/b"', "paper: stands beside 'stated'"),
         ("paper = 50.0", "", "bound: stands without 'paper'"),
         ("energy_joules_cpu / s", "energy_joules_cpu - s", "is no value"),
         ("energy_joules_cpu / s", "energy_joules_gpu / s", "Did you mean 'energy_joules_cpu'"),

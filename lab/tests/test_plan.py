@@ -75,6 +75,14 @@ def test_sums_follow_from_power() -> None:
     assert row.co2_kg.median == pytest.approx(row.kwh.median * 0.4)
 
 
+def test_a_saving_that_breaks_the_tolerance_says_so() -> None:
+    candidates = (Candidate("dorado-6000"),)
+    answer = planning.plan(question(candidates=candidates, policies=("native", "ondemand")))
+    assert [row.seeds_beyond_plf for row in answer.rows] == [0, 5]
+    told = planning.tell(answer)
+    assert "ondemand on dorado-6000 saves at a price: in 5 of 5 seeds it raises" in told
+
+
 def test_the_power_of_few_servers_is_their_sum(tmp_path: Path) -> None:
     asked = question(
         candidates=(Candidate("generic-1u", holds_bytes=1e12),), data_bytes=2.5e12, p99_us=1e6

@@ -30,7 +30,7 @@ use crate::verify::VerifyArgs;
 
 /// Power management for storage servers.
 #[derive(Debug, Parser)]
-#[command(name = "ebb", version, about, max_term_width = 100)]
+#[command(name = "ebb", version = env!("EBB_VERSION"), about, max_term_width = 100)]
 #[command(after_help = "Exit codes: 0 done (run and serve: also by Ctrl-C), 1 the work failed, \
                   2 wrong usage or input, 3 a served device was not flushed, 130 interrupted.")]
 pub struct Cli {
@@ -51,7 +51,7 @@ pub enum Command {
     Load(Box<LoadArgs>),
     /// Replay a trace or a pattern on a file, a drive or a folder; measure latency and energy.
     Replay(Box<ReplayArgs>),
-    /// Repeat a paper's evaluation in the digital twin and compare every stated number.
+    /// Print every number that a paper states beside the twin's; --run repeats the evaluation.
     Paper(PaperArgs),
     /// Serve block devices over NVMe/TCP.
     Serve(Box<ServeArgs>),

@@ -107,6 +107,15 @@ fn people_get_a_table_that_says_what_is_simulated() {
 }
 
 #[test]
+fn the_version_names_the_sources_that_results_are_of() {
+    let report = json(&["paper", "pacman", "--json"]);
+    let version = format!("ebb {} (", env!("CARGO_PKG_VERSION"));
+    let sources = format!("sources {})\n", report["sources"].as_str().unwrap());
+    let printed = prints(&["--version"]);
+    assert!(printed.starts_with(&version) && printed.ends_with(&sources), "{printed}");
+}
+
+#[test]
 fn rows_are_kept_ones_unless_they_are_asked_for() {
     for (args, ran) in [(&["paper", "pacman"][..], false), (&["paper", "pacman", "--run"], true)] {
         let report = json(&[args, &["--json"]].concat());

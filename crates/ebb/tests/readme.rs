@@ -129,6 +129,38 @@ fn every_command_of_the_pages_is_known() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
+/// The commands below these words, and their options, as `--help` lists them.
+fn options(words: &[String], found: &mut Vec<String>) {
+    let help = Command::new(env!("CARGO_BIN_EXE_ebb")).args(words).arg("--help").output().unwrap();
+    let help = String::from_utf8(help.stdout).unwrap();
+    let first = |line: &str| Some(line.split_whitespace().next()?.to_owned());
+    let below = help.split("\nCommands:\n").nth(1).unwrap_or_default().lines();
+    let below = below.take_while(|line| !line.is_empty());
+    let names = below.filter(|line| !line.starts_with("   ")).filter_map(first);
+    for name in names.filter(|name| name != "help") {
+        options(&[words, &[name]].concat(), found);
+    }
+    let lines = help.lines().filter(|line| line.starts_with("  "));
+    let long = lines.filter_map(|line| {
+        let line = line.trim_start();
+        let line = if line.starts_with("--") { line } else { line.split_once(", ")?.1 };
+        first(line).filter(|name| name.starts_with("--"))
+    });
+    found.extend(long.map(|name| name.trim_matches([',', '`']).to_owned()));
+}
+
+#[test]
+fn every_option_stands_in_a_page() {
+    let pages: String = files(".md").into_iter().map(|(_, text)| text).collect();
+    let mut found = Vec::new();
+    options(&[], &mut found);
+    assert!(found.len() > 200, "{found:?}");
+    let stands =
+        |name: &str| ["`", " ", "["].iter().any(|mark| pages.contains(&[mark, name].concat()));
+    found.retain(|name| !stands(name));
+    assert!(found.is_empty(), "no page has {found:?}");
+}
+
 #[test]
 fn commands_work_as_pasted() {
     let folder = tempfile::tempdir().unwrap();

@@ -371,7 +371,7 @@ fn counted(machine: &Machine, served: Option<&str>, signal: Signal, list: &mut L
     list.add(None, Some("sys/block/*/stat".to_owned()), value, missing);
     if signal == Signal::LatencyMean {
         let missing = RunQueues::new(&machine.sys).missing();
-        list.add(Some("on CPUs".to_owned()), Some(PATH.to_owned()), None, missing);
+        list.add(Some("CPUs".to_owned()), Some(PATH.to_owned()), None, missing);
     }
 }
 

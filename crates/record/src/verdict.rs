@@ -121,6 +121,9 @@ impl Verdict {
         let share = percent(self.saved_share);
         let energy = self.energy_per_request_change;
         let power = match self.saved_share {
+            saved if saved > SAME && self.throughput_change < -SAME_WORK => {
+                format!("{name} draws {watts} W less than {first} ({share})")
+            }
             saved if saved > SAME => {
                 let year = self.saved_kwh_per_year;
                 let year = year.map(|kwh| format!(", {} kWh a year at this load", number(kwh)));
@@ -163,9 +166,13 @@ impl Verdict {
         };
         let unsettled = self.unsettled.as_ref();
         let unsettled = unsettled.map(|why| format!(" No figure for a year: {why}."));
+        let changes = [self.latency_mean_change, self.latency_p99_change];
+        let gain = changes.iter().all(|change| *change <= SAME)
+            && changes.iter().any(|change| *change < -SAME);
+        let what = if gain { "Latency: mean" } else { "Cost: mean latency" };
         format!(
-            "{power}{work}. Cost: {}, {kept}; {}.{}",
-            latency("mean latency", self.latency_mean_change) + &mean,
+            "{power}{work}. {}, {kept}; {}.{}",
+            latency(what, self.latency_mean_change) + &mean,
             latency("p99", self.latency_p99_change),
             unsettled.unwrap_or_default()
         )
@@ -269,6 +276,13 @@ mod tests {
         assert!(more.contains("which breaks the 20% allowed"), "{more}");
         let work = told(Side { policy: "x", watts: 420.0, iops: 1200.0, ..NATIVE });
         assert!(work.contains("serves 20.0% more requests: 12.5% less energy for each"), "{work}");
+        let less = told(Side { policy: "x", watts: 380.0, iops: 800.0, ..NATIVE });
+        let start = "x draws 20.00 W less than native (5.0%), and serves 20.0% fewer requests: \
+                     18.7% more energy for each. Cost: ";
+        assert!(less.starts_with(start), "fewer requests are no saving: {less}");
+        let faster = told(Side { policy: "x", latency_us: Some((90.0, 200.0)), ..NATIVE });
+        let end = "Latency: mean -10.0%, within the 20% allowed; p99 unchanged.";
+        assert!(faster.ends_with(end), "{faster}");
     }
 
     #[test]

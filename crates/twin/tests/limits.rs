@@ -156,7 +156,7 @@ fn pass_10_keeps_low_budgets_and_works() {
 }
 
 /// Rows of fig. 11 and fig. 1 of the server's authors, and of their controller's table: its
-/// figures come out within what docs/profiles.md says.
+/// figures come out within what studies/servers/pass-10 says.
 #[test]
 fn pass_10_does_what_was_measured() {
     let close = |what: &str, got: f64, measured: f64, share: f64| {

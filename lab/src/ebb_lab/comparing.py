@@ -132,10 +132,20 @@ def _one(
         confidence=question.confidence,
         correction=question.correction,
     )
+    return dataclasses.replace(found, notes=(*found.notes, *_of_runs(part, value)))
+
+
+def _of_runs(part: pd.DataFrame, value: str) -> list[str]:
+    """What the runs of a table of `ebb sim` say of themselves."""
+    notes = []
     closed = "closed_loop" in part and part["closed_loop"].astype(str).eq("True").any()
     if closed and "latency" in value:
-        return dataclasses.replace(found, notes=(*found.notes, _CLOSED))
-    return found
+        notes.append(_CLOSED)
+    # Missing where a run has settled.
+    why = [each for each in part.get("unsettled", ()) if isinstance(each, str) and each]
+    if why:
+        notes.append(f"no figure for longer than these runs: {why[0]}")
+    return notes
 
 
 def _kept(table: tables.Table, question: Question) -> pd.DataFrame:

@@ -82,7 +82,7 @@ def _line(cells: tuple[str, ...]) -> str:
 
 
 def _class(name: str, cell: str) -> str:
-    return cell if name == "kept" else ""
+    return cell if name == "p99 kept" else ""
 
 
 def _csv(answer: Plan) -> str:

@@ -3,7 +3,6 @@
 //! Fields that a controller like ours leaves at zero have no name here.
 
 use zerocopy::little_endian::{U16, U32, U64};
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 /// Bytes of every Identify data structure.
 pub const SIZE: usize = 4096;
@@ -22,17 +21,7 @@ pub mod cns {
     pub const COMMAND_SETS: u8 = 0x1c;
 }
 
-macro_rules! data {
-    ($(#[$doc:meta])* $name:ident { $($(#[$field_doc:meta])* $field:ident: $kind:ty,)* }) => {
-        $(#[$doc])*
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
-            Unaligned)]
-        #[repr(C)]
-        pub struct $name { $($(#[$field_doc])* pub $field: $kind,)* }
-    };
-}
-
-data! {
+wire_struct! {
     /// Identify Controller, CNS 01h (Base Figure 275).
     Controller {
         /// VID and SSVID, bytes 0-3: zero, not a PCI device.
@@ -153,7 +142,7 @@ data! {
     }
 }
 
-data! {
+wire_struct! {
     /// A power state descriptor (Base Figure 276).
     PowerDescriptor {
         /// MP, bytes 0-1: most power, in units stated by `flags`.
@@ -183,7 +172,7 @@ data! {
     }
 }
 
-data! {
+wire_struct! {
     /// Identify Namespace of the NVM command set, CNS 00h (NVM Figure 97).
     Namespace {
         /// NSZE, bytes 0-7: blocks.
@@ -227,7 +216,7 @@ data! {
     }
 }
 
-data! {
+wire_struct! {
     /// Command set independent Identify Namespace, CNS 08h (Base Figure 280).
     Independent {
         /// NSFEAT, byte 0.

@@ -1,7 +1,6 @@
 //! Log pages (Base 5.16.1).
 
 use zerocopy::little_endian::{U16, U32, U64, U128};
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use super::Sqe;
 
@@ -56,17 +55,7 @@ impl Request {
     }
 }
 
-macro_rules! data {
-    ($(#[$doc:meta])* $name:ident { $($(#[$field_doc:meta])* $field:ident: $kind:ty,)* }) => {
-        $(#[$doc])*
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
-            Unaligned)]
-        #[repr(C)]
-        pub struct $name { $($(#[$field_doc])* pub $field: $kind,)* }
-    };
-}
-
-data! {
+wire_struct! {
     /// An entry of the error information log (Base Figure 206).
     ErrorEntry {
         /// Error count, bytes 0-7: ascending, from 1; 0 is an empty entry.
@@ -92,7 +81,7 @@ data! {
     }
 }
 
-data! {
+wire_struct! {
     /// Header of the asymmetric namespace access log (Base Figure 217).
     AnaHeader {
         /// Change count, bytes 0-7.
@@ -104,7 +93,7 @@ data! {
     }
 }
 
-data! {
+wire_struct! {
     /// ANA group descriptor, before its namespace identifiers (Base Figure 218).
     AnaGroup {
         /// ANA Group ID, bytes 0-3.
@@ -120,7 +109,7 @@ data! {
     }
 }
 
-data! {
+wire_struct! {
     /// SMART / health information (Base Figure 207).
     Smart {
         /// Critical warning, byte 0, see [`warning`].
@@ -172,7 +161,7 @@ pub mod warning {
     pub const READ_ONLY: u8 = 1 << 3;
 }
 
-data! {
+wire_struct! {
     /// The header of the discovery log (Base Figure 264).
     DiscoveryHeader {
         /// GENCTR, bytes 0-7: grows with every change.
@@ -186,7 +175,7 @@ data! {
     }
 }
 
-data! {
+wire_struct! {
     /// An entry of the discovery log (Base Figure 264).
     DiscoveryEntry {
         /// TRTYPE, byte 0.

@@ -9,7 +9,6 @@
 
 use thiserror::Error;
 use zerocopy::little_endian::{U16, U32};
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use super::{Cqe, Sqe};
 
@@ -80,16 +79,6 @@ pub mod flag {
     pub const LAST: u8 = 1 << 2;
     /// No response capsule follows: the command succeeded (C2HData).
     pub const SUCCESS: u8 = 1 << 3;
-}
-
-macro_rules! wire_struct {
-    ($(#[$doc:meta])* $name:ident { $($(#[$field_doc:meta])* $field:ident: $kind:ty,)* }) => {
-        $(#[$doc])*
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
-            Unaligned)]
-        #[repr(C)]
-        pub struct $name { $($(#[$field_doc])* pub $field: $kind,)* }
-    };
 }
 
 wire_struct! {
@@ -368,6 +357,7 @@ pub fn put_header(out: &mut Vec<u8>, header: &[u8]) {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
+    use zerocopy::{FromBytes, IntoBytes};
 
     use super::*;
 

@@ -6,7 +6,7 @@ use serde::Serialize;
 use ebb_policy::cooling::Curve;
 use ebb_policy::cpu::Native;
 use ebb_policy::units::Nanos;
-use ebb_policy::{Limits, Request, Topology};
+use ebb_policy::{Request, Topology};
 use ebb_trace::generate;
 use ebb_twin::{Observer, Run, Sample};
 
@@ -145,26 +145,14 @@ impl Sweep<'_> {
         let spec = generate::by_name("eadc-io")?;
         let settle = Nanos(self.pause.0 / 2);
         let mut held = Held::new(duty, settle);
-        let outcome = ebb_twin::run(
-            Run {
-                profile: &server.profile,
-                coordinator: None,
-                policy: Box::new(Native),
-                operator: Some(hold_fans(&server.topology, duty)),
-                limits: Limits::default(),
-                ssd_budget: None,
-                changes: Vec::new(),
-                workload: spec.build(&server.context(&spec, self.seed))?,
-                jobs: Vec::new(),
-                faults: None,
-                senses: None,
-                spells: Vec::new(),
-                seed: self.seed,
-                duration: Some(settle + self.pause),
-                warmup: settle,
-            },
-            &mut held,
-        )?;
+        let workload = spec.build(&server.context(&spec, self.seed))?;
+        let run = Run {
+            operator: Some(hold_fans(&server.topology, duty)),
+            duration: Some(settle + self.pause),
+            warmup: settle,
+            ..Run::of(&server.profile, Box::new(Native), workload, self.seed)
+        };
+        let outcome = ebb_twin::run(run, &mut held)?;
         held.check(&server.profile.name)?;
         Ok(outcome.bytes as f64 / outcome.span.seconds())
     }

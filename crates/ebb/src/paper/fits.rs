@@ -107,7 +107,8 @@ pub fn add(report: &mut Report, paper: &str) -> Result<()> {
     Ok(())
 }
 
-fn named(server: &str, name: &str, unit: &str) -> String {
+/// What a row is called, with the fit that it is of and its unit.
+pub fn named(server: &str, name: &str, unit: &str) -> String {
     let server = if server.is_empty() { String::new() } else { format!("{server}: ") };
     let unit = if unit.is_empty() { String::new() } else { format!(", {unit}") };
     format!("{server}{name}{unit}")
@@ -118,9 +119,20 @@ mod tests {
     use clap::ValueEnum;
 
     use super::super::Paper;
+    use super::super::stated::Fact;
     use super::*;
 
-    /// A changed declaration takes a new run.
+    /// What is stated, as `ebb-lab` takes it: percent as what remains, to six digits.
+    fn remaining(fact: &Fact<'_>) -> f64 {
+        let paper = fact.paper.unwrap().middle;
+        let ratio = match Form::of(fact.quantity) {
+            Form::Plain if fact.quantity.contains(", %") => paper / 100.0,
+            form => form.ratio(Span::exact(paper)).middle,
+        };
+        format!("{ratio:.6}").parse().unwrap()
+    }
+
+    /// A changed declaration takes a new run, and so does a changed number that it names.
     #[test]
     fn results_are_of_their_declarations() {
         for (paper, text) in RESULTS {
@@ -128,16 +140,21 @@ mod tests {
             let file =
                 format!("{}/../../{}", env!("CARGO_MANIFEST_DIR"), fit.provenance.declaration);
             let declared: toml::Table = std::fs::read_to_string(&file).unwrap().parse().unwrap();
-            let names = |key: &str| -> Vec<String> {
+            let stated = Paper::from_str(paper, false).unwrap().report().unwrap().stated;
+            let rows = |key: &str| -> Vec<(String, Option<f64>)> {
+                let number = |row: &toml::Value| match row.get("stated") {
+                    Some(id) => Some(remaining(&stated.fact(id.as_str().unwrap()).unwrap())),
+                    None => row.get("paper").map(|paper| paper.clone().try_into().unwrap()),
+                };
                 let tables = declared[key].as_array().unwrap().iter();
-                tables.map(|table| table["name"].as_str().unwrap().to_owned()).collect()
+                tables.map(|row| (row["name"].as_str().unwrap().into(), number(row))).collect()
             };
-            let of = |names: Vec<&String>| names.into_iter().cloned().collect::<Vec<_>>();
-            assert_eq!(of(fit.free.iter().map(|row| &row.name).collect()), names("free"), "{file}");
-            let baseline = fit.baseline.iter().map(|row| &row.name).collect();
-            assert_eq!(of(baseline), names("baseline"), "{file}");
-            let predicted = fit.predictions.iter().map(|row| &row.name).collect();
-            assert_eq!(of(predicted), names("prediction"), "{file}");
+            let free = fit.free.iter().map(|row| (row.name.clone(), None)).collect::<Vec<_>>();
+            assert_eq!(free, rows("free"), "{file}");
+            let fitted = fit.baseline.iter().map(|row| (row.name.clone(), Some(row.paper)));
+            assert_eq!(fitted.collect::<Vec<_>>(), rows("baseline"), "{file}");
+            let predicted = fit.predictions.iter().map(|row| (row.name.clone(), row.paper));
+            assert_eq!(predicted.collect::<Vec<_>>(), rows("prediction"), "{file}");
             let told: serde_json::Value = serde_json::from_str(text).unwrap();
             for (row, told) in fit.predictions.iter().zip(told["predictions"].as_array().unwrap()) {
                 let lab: Option<Verdict> = serde_json::from_value(told["verdict"].clone()).unwrap();

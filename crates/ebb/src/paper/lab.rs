@@ -115,24 +115,17 @@ impl Lab {
         };
         let mut watch = Watch::default();
         let context = self.server.context(&experiment.workload, self.seed);
+        let workload = experiment.workload.build(&context)?;
         let outcome = run(
             Run {
-                profile: &self.server.profile,
-                policy,
-                coordinator: None,
                 operator,
                 // The papers' policies had no guard of ours.
                 limits: Limits { ssd_budget, ..Limits::without_heat() },
                 ssd_budget,
-                changes: Vec::new(),
-                workload: experiment.workload.build(&context)?,
                 jobs: experiment.workload.batch_jobs(&context)?,
-                seed: self.seed,
                 duration,
                 warmup,
-                faults: None,
-                senses: None,
-                spells: Vec::new(),
+                ..Run::of(&self.server.profile, policy, workload, self.seed)
             },
             &mut watch,
         )?;

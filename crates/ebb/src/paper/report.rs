@@ -114,7 +114,7 @@ impl Row {
     }
 }
 
-/// What the policies, traces and twin of this binary were made from.
+/// What the policies, traces, twin and experiments of this binary were made from.
 pub const SOURCES: &str = env!("EBB_SOURCES");
 
 /// An earlier run of `ebb paper`.
@@ -345,7 +345,7 @@ impl Report {
         for made in &self.kept {
             let stale = match made.sources == SOURCES {
                 true => "",
-                false => "\n  Stale: policies, traces or twin have changed since.",
+                false => "\n  Stale: policies, traces, twin or experiments have changed since.",
             };
             text.push_str(&format!("\nKept: rows of {made}.{stale}"));
         }
@@ -368,12 +368,12 @@ impl Report {
 }
 
 /// As the paper prints it: whole thousands are not rounded.
-fn stated(value: f64) -> String {
+pub fn stated(value: f64) -> String {
     if value.abs() >= 1000.0 && value.fract() == 0.0 { format!("{value}") } else { number(value) }
 }
 
 /// Three significant digits, without an exponent.
-fn number(value: f64) -> String {
+pub fn number(value: f64) -> String {
     // Rounded first: 0.9996 is 1.00.
     let rounded = format!("{value:.2e}").parse().unwrap_or(value);
     if rounded == 0.0 || !rounded.is_finite() {

@@ -75,7 +75,7 @@ impl Form {
     }
 
     /// A number of this form as a ratio.
-    fn ratio(self, number: Span) -> Span {
+    pub fn ratio(self, number: Span) -> Span {
         match self {
             Self::Plain => number,
             Self::Less => number.map(|percent| 1.0 - percent / 100.0),

@@ -28,27 +28,14 @@ pub fn energy(server: &Server, name: &str, plan: &Plan, done: &Done) -> Result<E
     let issued = List::issued(&plan.requests.streams, &done.issued);
     let (devices, capacity) = server.volumes();
     let source = fold(issued, "the replay", devices, capacity)?;
-    let outcome = run(
-        Run {
-            profile: &server.profile,
-            policy: Box::new(Native),
-            coordinator: None,
-            operator: None,
-            limits: Limits::without_heat(),
-            ssd_budget: None,
-            changes: Vec::new(),
-            workload: Workload::Open(Box::new(source)),
-            jobs: Vec::new(),
-            seed: plan.manner.seed,
-            duration: Some(Nanos((done.end - done.start).as_nanos() as u64)),
-            warmup: Nanos(plan.manner.warmup.as_nanos() as u64),
-            faults: None,
-            senses: None,
-            spells: Vec::new(),
-        },
-        &mut Unobserved,
-    )
-    .with_context(|| format!("--meter-profile {name}"))?;
+    let workload = Workload::Open(Box::new(source));
+    let job = Run {
+        limits: Limits::without_heat(),
+        duration: Some(Nanos((done.end - done.start).as_nanos() as u64)),
+        warmup: Nanos(plan.manner.warmup.as_nanos() as u64),
+        ..Run::of(&server.profile, Box::new(Native), workload, plan.manner.seed)
+    };
+    let outcome = run(job, &mut Unobserved).with_context(|| format!("--meter-profile {name}"))?;
     let span = outcome.span.seconds();
     let watts = (span > 0.0).then(|| outcome.energy.total().0 / span);
     Ok(EnergyReport::modelled(name, watts, seconds, bytes))

@@ -105,21 +105,13 @@ fn pass(plan: &Plan, policy: Box<dyn Policy>, observer: &mut dyn Observer) -> Re
 /// The run that `plan` means, under `policy`.
 fn whole(plan: &Plan, policy: Box<dyn Policy>) -> Result<Run<'_>> {
     Ok(Run {
-        profile: &plan.server.profile,
-        policy,
-        coordinator: None,
-        operator: None,
         limits: plan.limits("clairvoyant"),
         ssd_budget: plan.ssd_budget(),
-        changes: Vec::new(),
-        workload: plan.workload()?.0,
         jobs: plan.jobs()?,
-        seed: plan.seed,
         duration: plan.duration,
         warmup: plan.warmup,
         faults: plan.faults.clone(),
-        senses: None,
-        spells: Vec::new(),
+        ..Run::of(&plan.server.profile, policy, plan.workload()?.0, plan.seed)
     })
 }
 

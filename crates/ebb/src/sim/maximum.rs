@@ -2,7 +2,6 @@
 
 use anyhow::Result;
 
-use ebb_policy::Limits;
 use ebb_policy::cpu::Native;
 use ebb_policy::units::Nanos;
 use ebb_trace::generate::WorkloadSpec;
@@ -25,26 +24,13 @@ pub fn maximum(
     progress: &Progress,
 ) -> Result<f64> {
     let bar = progress.bar("maximum", None);
-    let outcome = ebb_twin::run(
-        Run {
-            profile: &server.profile,
-            policy: Box::new(Native),
-            coordinator: None,
-            operator: None,
-            limits: Limits::default(),
-            ssd_budget: None,
-            changes: Vec::new(),
-            workload: spec.clone().saturating().build(&server.context(spec, seed))?,
-            jobs: Vec::new(),
-            seed,
-            duration: Some(WARMUP + MEASURED),
-            warmup: WARMUP,
-            faults: None,
-            senses: None,
-            spells: Vec::new(),
-        },
-        &mut Unobserved,
-    )?;
+    let workload = spec.clone().saturating().build(&server.context(spec, seed))?;
+    let run = Run {
+        duration: Some(WARMUP + MEASURED),
+        warmup: WARMUP,
+        ..Run::of(&server.profile, Box::new(Native), workload, seed)
+    };
+    let outcome = ebb_twin::run(run, &mut Unobserved)?;
     bar.finish_and_clear();
     if outcome.requests == 0 {
         return Err(usage(format!(

@@ -10,7 +10,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use anyhow::Result;
 use serde::Serialize;
 
-use ebb_policy::Limits;
 use ebb_policy::cpu::Native;
 use ebb_policy::units::{Bytes, Nanos};
 use ebb_trace::generate::{
@@ -97,22 +96,11 @@ fn rate(args: &PressureArgs, server: &Server, cut: Vec<Segment>) -> Result<Vec<R
     let progress = Progress::new(args.input.quiet);
     let bar = progress.bar("segments", Some(cut.len() as u64));
     let benchmark = |spec: WorkloadSpec, time: Nanos, warmup: Nanos| -> Result<f64> {
+        let workload = spec.build(&server.context(&spec, args.seed))?;
         let run = Run {
-            profile: &server.profile,
-            policy: Box::new(Native),
-            coordinator: None,
-            operator: None,
-            limits: Limits::default(),
-            ssd_budget: None,
-            changes: Vec::new(),
-            workload: spec.build(&server.context(&spec, args.seed))?,
-            jobs: Vec::new(),
-            seed: args.seed,
             duration: Some(warmup + time),
             warmup,
-            faults: None,
-            senses: None,
-            spells: Vec::new(),
+            ..Run::of(&server.profile, Box::new(Native), workload, args.seed)
         };
         Ok(ebb_twin::run(run, &mut Unobserved)?.iops())
     };

@@ -97,6 +97,35 @@ pub struct Run<'a> {
     pub senses: Option<AsHost>,
 }
 
+impl<'a> Run<'a> {
+    /// This policy alone over the whole workload, nothing held, injected or left out.
+    #[must_use]
+    pub fn of(
+        profile: &'a Profile,
+        policy: Box<dyn Policy>,
+        workload: Workload,
+        seed: u64,
+    ) -> Self {
+        Self {
+            profile,
+            policy,
+            coordinator: None,
+            operator: None,
+            limits: Limits::default(),
+            ssd_budget: None,
+            changes: Vec::new(),
+            workload,
+            jobs: Vec::new(),
+            seed,
+            duration: None,
+            warmup: Nanos::ZERO,
+            spells: Vec::new(),
+            faults: None,
+            senses: None,
+        }
+    }
+}
+
 /// A new tolerance or budget from a time on.
 pub struct Change {
     /// From the first control period that ends then or later.

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use ebb_policy::cooling::Curve;
 use ebb_policy::units::{Hertz, Nanos};
-use ebb_policy::{Limits, Policy, QosClass, Signals};
+use ebb_policy::{Policy, QosClass, Signals};
 use ebb_trace::generate::Job;
 use ebb_trace::{Closed, Op, Request, Source, TraceError, Workload};
 use ebb_twin::{Observer, Outcome, Profile, Run, Unobserved, run};
@@ -347,27 +347,7 @@ pub fn job(
     workload: Workload,
     duration: Option<Nanos>,
 ) -> Run<'_> {
-    let (limits, ssd_budget, warmup) = (Limits::default(), None, Nanos::ZERO);
-    let jobs = Vec::new();
-    let (seed, faults) = (7, None);
-    let operator = None;
-    Run {
-        profile,
-        policy,
-        coordinator: None,
-        operator,
-        limits,
-        ssd_budget,
-        changes: Vec::new(),
-        workload,
-        jobs,
-        seed,
-        duration,
-        warmup,
-        faults,
-        senses: None,
-        spells: Vec::new(),
-    }
+    Run { duration, ..Run::of(profile, policy, workload, 7) }
 }
 
 pub fn simulate_with(

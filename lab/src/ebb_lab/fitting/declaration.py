@@ -31,7 +31,9 @@ run = "array"
 of = "pacman"
 over = "sspc"
 value = "bytes / seconds"
-paper = 1.41                  # with `bound = "most"` or "least" where it is one
+paper = 1.41                  # with `bound = "most"` or "least" where it is one; or, in place of
+                              # `paper` and `source`, stated = "fig-5b/throughput", the name of a
+                              # number in the stated.toml beside it; percent count as ratios
 
 [[prediction]]                # of a policy that no text has: no `paper`, and no verdict
 name = "throughput of pacman-plus over PACMAN"
@@ -52,13 +54,17 @@ from ebb_lab import toml
 from ebb_lab.errors import LabError, did_you_mean
 from ebb_lab.fitting import measured, values
 from ebb_lab.fitting.measured import Measured
+from ebb_lab.fitting.stated import resolved
 
 KEYS = (
     *("name", "policy", "seed", "seeds", "prediction-seeds", "points", "forecast", "leave-out"),
     *("options", "free", "runs", "baseline", "prediction", "measured"),
 )
 FREE = ("name", "set", "low", "high", "unit", "why", "log", "whole", "plain")
-ROW = ("name", "source", "run", "of", "over", "value", "paper", "uncertainty", "unit", "bound")
+ROW = (
+    *("name", "source", "run", "of", "over", "value"),
+    *("stated", "paper", "uncertainty", "unit", "bound"),
+)
 #: What a free parameter can be written into.
 PLACES = ("option", "profile", "workload")
 #: What a stated number can be the end of.
@@ -354,6 +360,7 @@ def _row(path: Path, kind: str, table: Mapping[str, Any]) -> Row:
     name = str(table.get("name", "?"))
     where = f"{path}: {kind} '{name}'"
     toml.known(where, table, ROW)
+    table = resolved(path, where, table)
     needed = ("name", "run", "of", "value") + (("paper",) if kind == "baseline" else ())
     for key in needed:
         if key not in table:

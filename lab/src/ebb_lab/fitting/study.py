@@ -11,7 +11,15 @@ from ebb_lab import bench, binary, grid
 from ebb_lab.bench import Bench
 from ebb_lab.binary import Binary
 from ebb_lab.errors import LabError, RefusedError
-from ebb_lab.fitting import declaration, nearest, posterior, predicting, provenance, values
+from ebb_lab.fitting import (
+    declaration,
+    nearest,
+    posterior,
+    predicting,
+    provenance,
+    stated,
+    values,
+)
 from ebb_lab.fitting.declaration import Declaration, Row
 from ebb_lab.fitting.emulator import Array
 from ebb_lab.fitting.posterior import Posterior
@@ -316,6 +324,9 @@ class _Work:
         """The declaration and the files beside it that its runs read."""
         yield self.declared.path
         yield from self.declared.tables
+        numbers = self.declared.path.with_name(stated.FILE)
+        if numbers.is_file():
+            yield numbers
         names = {
             str(name)
             for run in self.variants.runs.values()

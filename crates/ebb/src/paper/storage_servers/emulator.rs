@@ -129,21 +129,8 @@ fn request(at: Nanos, op: Op, offset: u64, bytes: u32, stream: u32) -> Request {
 /// To the end of `workload`, all of it counted.
 fn measured(profile: &Profile, workload: Workload, seed: u64) -> Result<Measured> {
     let job = Run {
-        profile,
-        policy: Box::new(Native),
-        coordinator: None,
-        operator: None,
         limits: Limits::without_heat(),
-        ssd_budget: None,
-        changes: Vec::new(),
-        workload,
-        jobs: Vec::new(),
-        seed,
-        duration: None,
-        warmup: Nanos::ZERO,
-        faults: None,
-        senses: None,
-        spells: Vec::new(),
+        ..Run::of(profile, Box::new(Native), workload, seed)
     };
     let Outcome { energy, bytes, span, .. } = run(job, &mut Leaves)?;
     let seconds = span.seconds();

@@ -72,27 +72,15 @@ impl Observer for Seen {
 fn run(server: &Server, spec: &WorkloadSpec, policy: &str, length: Nanos) -> (Seen, Outcome) {
     let settings = Settings { plf: 0.2, ..Settings::default() };
     let mut seen = Seen::default();
-    let outcome = ebb_twin::run(
-        Run {
-            profile: &server.profile,
-            policy: make(policy, &server.topology, &settings).unwrap(),
-            coordinator: None,
-            operator: None,
-            limits: Limits::default(),
-            ssd_budget: None,
-            changes: Vec::new(),
-            workload: spec.build(&server.context(spec, 1)).unwrap(),
-            jobs: Vec::new(),
-            seed: 1,
-            duration: Some(length),
-            warmup: Nanos::ZERO,
-            spells: Vec::new(),
-            faults: None,
-            senses: Some(AsHost::default()),
-        },
-        &mut seen,
-    );
-    (seen, outcome.unwrap())
+    let policy = make(policy, &server.topology, &settings).unwrap();
+    let workload = spec.build(&server.context(spec, 1)).unwrap();
+    let job = Run {
+        duration: Some(length),
+        senses: Some(AsHost::default()),
+        ..Run::of(&server.profile, policy, workload, 1)
+    };
+    let outcome = ebb_twin::run(job, &mut seen).unwrap();
+    (seen, outcome)
 }
 
 fn schedutil(topology: &Topology) -> Governed<'static> {
