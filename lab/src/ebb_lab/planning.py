@@ -461,9 +461,10 @@ def table(answer: Plan) -> list[tuple[str, ...]]:
 
 def assumptions(answer: Plan) -> str:
     """What was asked, in a sentence."""
-    asked = answer.question
+    asked, seconds = answer.question, answer.trace_seconds
+    length = f"{seconds:.2g} s" if seconds < 10 else text.duration(seconds)
     return (
-        f"{answer.requests:,} requests in {text.duration(answer.trace_seconds)}; p99 at most "
+        f"{answer.requests:,} requests in {length}; p99 at most "
         f"{asked.p99_us / 1000:g} ms; {asked.years:g} years, {asked.energy_price:g} "
         f"{asked.currency}/kWh, {asked.carbon_g_per_kwh:g} g CO2/kWh, PUE {asked.pue:g}; medians "
         f"of {asked.seeds} seeds with 95% intervals"
