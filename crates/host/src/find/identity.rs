@@ -152,6 +152,8 @@ pub(crate) struct Marks {
     map: Option<String>,
     /// The NVMe subsystem.
     subsystem: Option<String>,
+    /// Which of its controllers it is.
+    port: Option<String>,
     /// What it holds.
     bytes: u64,
     /// Whether it is where a drive has one path alone: on SATA, on USB.
@@ -178,6 +180,7 @@ impl Marks {
             },
             map: map(sys, name),
             subsystem: class("subsysnqn"),
+            port: class("cntlid"),
             bytes,
             alone: ["/ata", "/usb"].iter().any(|port| place(sys, name).contains(port)),
         }
@@ -213,7 +216,12 @@ impl Marks {
             return true;
         }
         let made = ["t10.ATA", "nvme.", "naa.5000000"];
-        let is_world_wide = |name: &&String| !made.iter().any(|made| name.starts_with(made));
+        // A made name has the namespace in it: controllers of one subsystem share that.
+        let are_ports = self.subsystem.is_some()
+            && self.subsystem == other.subsystem
+            && differ(|marks| &marks.port);
+        let is_world_wide =
+            |name: &&String| are_ports || !made.iter().any(|made| name.starts_with(made));
         // One path may not have seen yet that the drive has grown.
         let is_alike = self.bytes == other.bytes || self.is_serial(other);
         self.wwid.as_ref().filter(is_world_wide).is_some()
