@@ -118,7 +118,8 @@ pub(crate) fn transport(sys: &Sys, name: &str, controller: Option<&str>) -> Opti
     };
     let says = ["vendor", "model"].map(|file| sys.text(format!("{folder}/device/{file}")).ok());
     let is_named = |said: &String| NAMES.iter().any(|known| said.starts_with(known));
-    let ways = [("/usb", "usb"), ("/session", "iscsi"), ("/rport-", "fc")];
+    // The disks of mainframes (DASD) are an array's behind channels of theirs.
+    let ways = [("/usb", "usb"), ("/session", "iscsi"), ("/rport-", "fc"), ("/css0/", "fc")];
     let is_virtual = ["vd", "xvd"].iter().any(|prefix| name.starts_with(prefix))
         || has(&GUEST_BUSES)
         || is_of("vendor", &HYPERVISORS)
