@@ -314,10 +314,9 @@ impl Config {
             let keep = self.record_keep;
             return no("record_keep", format!(" = {keep}: write {LEAST_RECORD} or more"));
         }
-        for (at, span) in self.schedule.iter().enumerate() {
-            if let Err((key, why)) = span.check() {
-                return no(&format!("schedule.{at}.{key}"), why.to_owned());
-            }
+        let mut spans = self.schedule.iter().map(Span::check).enumerate();
+        if let Some((at, (key, why))) = spans.find_map(|(at, is)| Some((at, is.err()?))) {
+            return no(&format!("schedule.{at}.{key}"), why.to_owned());
         }
         Names::of(self.metrics, &self.metrics_name).map_err(about("metrics_name"))?;
         self.machine.check_fans().map_err(about("machine.fans"))?;
@@ -330,20 +329,8 @@ impl Config {
                        serve to the address of its metrics, or leave tail out";
             return no("tail", why.to_owned());
         }
-        let budgeted = match self.schedule.iter().position(Span::has_budget) {
-            _ if self.ssd_budget.is_some() => Some("ssd_budget".to_owned()),
-            at => at.map(|at| format!("schedule.{at}.ssd_budget")),
-        };
-        if owned == [Control::PowerState] && budgeted.is_none() {
-            let told = format!(
-                " = \"{}\" sets nothing without ssd_budget, such as \"224 W\"",
-                self.policy
-            );
-            return no("policy", told);
-        }
-        if let Some(key) = budgeted.filter(|_| !owned.contains(&Control::PowerState)) {
-            let policy = &self.policy;
-            return no(&key, format!(": {policy} does not keep it; {policy}+pacman does"));
+        if let Some((key, why)) = self.wrong_of_drives(&owned) {
+            return no(&key, why);
         }
         let is_path = |group: &str| !group.split('/').any(|part| ["", ".", ".."].contains(&part));
         if let Some(group) = self.hold.background.iter().find(|group| !is_path(group)) {
@@ -400,6 +387,26 @@ impl Config {
     pub fn server_budgets(&self) -> impl Iterator<Item = Watts> {
         let spans = self.schedule.iter().filter_map(Span::server_budget);
         self.server_budget.into_iter().chain(spans)
+    }
+
+    /// What is wrong with the budget of the drives.
+    fn wrong_of_drives(&self, owned: &[Control]) -> Option<(String, String)> {
+        let policy = &self.policy;
+        let budgeted = match self.schedule.iter().position(Span::has_budget) {
+            _ if self.ssd_budget.is_some() => Some("ssd_budget".to_owned()),
+            at => at.map(|at| format!("schedule.{at}.ssd_budget")),
+        };
+        let caps = owned.contains(&Control::PowerState);
+        match budgeted {
+            Some(key) if !caps => {
+                Some((key, format!(": {policy} does not keep it; {policy}+pacman does")))
+            }
+            None if owned == [Control::PowerState] => {
+                let why = "sets nothing without ssd_budget, such as \"224 W\"";
+                Some(("policy".to_owned(), format!(" = \"{policy}\" {why}")))
+            }
+            _ => None,
+        }
     }
 
     /// What is wrong with the budget of the whole server.

@@ -147,10 +147,17 @@ mod tests {
 
     #[test]
     fn what_is_no_time_is_refused() {
-        for wrong in ["24:00", "9:00", "12:60", "noon", "12"] {
+        for (wrong, says) in [
+            ("24:00", "midnight is \"00:00\""),
+            ("24:01", "22:00"),
+            ("9:00", "22:00"),
+            ("12:60", "22:00"),
+            ("noon", "22:00"),
+            ("12", "22:00"),
+        ] {
             let text = format!("[[schedule]]\nfrom = \"{wrong}\"\nto = \"01:00\"");
             let error = toml::from_str::<File>(&text).unwrap_err().to_string();
-            assert!(error.contains("22:00"), "{error}");
+            assert!(error.contains(says), "{error}");
         }
     }
 }

@@ -283,6 +283,30 @@ fn while_a_feed_is_lost_the_server_takes_what_the_other_may_give() {
     assert_eq!(again["same"], again["cycles"], "{again:#}");
 }
 
+/// Budgets that nothing would keep, and times of the day that mean nothing.
+#[test]
+fn what_a_configuration_cannot_mean_is_refused_with_its_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = path(folder.path(), "ebb.toml");
+    let span = |to: &str, sets: &str| format!("[[schedule]]\nfrom = '22:00'\nto = '{to}'\n{sets}");
+    for (text, says) in [
+        ("ssd_budget = '224 W'".to_owned(), "line 1: ssd_budget: pacer does not keep it"),
+        (
+            span("23:00", "ssd_budget = '224 W'"),
+            "line 4: schedule.0.ssd_budget: pacer does not keep it; pacer+pacman does",
+        ),
+        (span("24:00", "plf = 0.1"), "line 3: midnight is \"00:00\""),
+        (span("22:00", "plf = 0.1"), "line 3: schedule.0.to is from"),
+        (span("23:00", ""), "line 2: schedule.0.from sets nothing"),
+    ] {
+        fs::write(&file, &text).unwrap();
+        let (code, error) = fails(&["config", "check", &file]);
+        assert!(code == 2 && error.contains(says), "{text}: {error}");
+    }
+    fs::write(&file, "policy = 'pacer+pacman'\nssd_budget = '224 W'").unwrap();
+    assert_eq!(prints(&["config", "check", &file]), format!("{file}: good\n"));
+}
+
 /// A name of a supply that is wrong must not look like a feed that is lost.
 #[test]
 fn a_supply_that_is_not_here_is_named_at_the_start() {
