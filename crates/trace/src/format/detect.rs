@@ -47,8 +47,8 @@ pub(crate) fn detect(head: &[u8], whole: bool) -> Detected {
     contradiction.map_or(found, Detected::Doubt)
 }
 
-/// What to do about a first column that numbers the rows, as `write.csv` of R and `to_csv` of pandas
-/// write it, in front of those of a known format.
+/// What to do about a first column that numbers the rows, as `write.csv` of R and `to_csv` of
+/// pandas write it, in front of those of a known format.
 fn indexed(head: &[u8], whole: bool) -> Option<String> {
     let number = |row| std::str::from_utf8(columns(row).next()?).ok()?.parse::<u64>().ok();
     let mut rows: Vec<_> = lines(head, whole).map(|(_, line)| line).collect();
