@@ -139,6 +139,17 @@ fn two_drives_never_share_a_name() {
     );
     // One drive by two ports, without native multipath.
     assert_eq!(ids_of(&[nvme("nvme0n1", "eui.1"), nvme("nvme1n1", "eui.1")]), ["X 0123"]);
+    // With a made name its subsystem tells, which has two controllers then.
+    for (second, expected) in [("1", 2), ("2", 1)] {
+        let disks = two.each_ref().map(|(name, files)| Disk { name, files });
+        let tree = with(&disks);
+        for (controller, number) in [("nvme0", "1"), ("nvme1", second)] {
+            let class = format!("sys/class/nvme/{controller}");
+            tree.put(&format!("{class}/subsysnqn"), "nqn.2014.08.org.nvmexpress:144d144d0123 X")
+                .put(&format!("{class}/cntlid"), number);
+        }
+        assert_eq!(tree.machine().drives.len(), expected, "controllers 1 and {second}");
+    }
 
     let disk = |name, serial| {
         let own = [("device/vendor", "ATA"), ("device/wwid", "t10.ATA     X"), ("serial", serial)];

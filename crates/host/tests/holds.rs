@@ -39,6 +39,26 @@ fn a_longest_wake_up_is_never_longer_than_found_or_asked() {
         assert_eq!(held(Nanos(asked), false), (["n/a"; 4].map(str::to_owned), Vec::new()));
     }
     assert_eq!(held(Nanos(1_900), true).0, ["1"; 4]);
+    let holds = Holds { cpu_latency: Some(Nanos::from_secs(3600)), ..Holds::default() };
+    let (key, error) = holds.check().unwrap_err();
+    assert!(key == "cpu_latency" && error.ends_with("write up to 1 s"), "{key}{error}");
+}
+
+/// amd-pstate offers the word `performance` alone under that governor.
+#[test]
+fn a_governor_that_leaves_no_choice_of_a_preference_is_named() {
+    let tree = intel();
+    for policy in 0..16 {
+        let put = |file: &str, text: &str| {
+            tree.put(&format!("sys/devices/system/cpu/cpufreq/policy{policy}/{file}"), text);
+        };
+        put("scaling_governor", "performance");
+        put("energy_performance_available_preferences", "performance");
+    }
+    let word = |word: &str| Holds { energy_preference: Some(word.into()), ..Holds::default() };
+    assert!(word("performance").places(&tree.machine()).is_ok());
+    let error = word("power").places(&tree.machine()).unwrap_err();
+    assert!(error.contains("the governor performance") && error.contains("powersave"), "{error}");
 }
 
 /// The kernel stops a disk by a command, which a LUN hands on to an array that others use.
@@ -98,12 +118,20 @@ fn a_package_is_held_to_no_less_than_a_tenth_of_the_limit_found() {
     };
     assert_eq!(held(25.0), Ok(2));
     let error = held(24.0).unwrap_err();
-    assert!(
-        error.contains("package-0 may draw 250 W") && error.contains("25 W or more"),
-        "{error}"
-    );
+    assert!(error.contains("package-0 may draw is 25 W"), "{error}");
+    assert!(error.ends_with("write 25 W or more"), "{error}");
     let error = held(0.0).unwrap_err();
     assert!(error.starts_with("package_power = 0 W: to some firmware"), "{error}");
+    // The register's most is no limit; what the package is made for says what it can draw.
+    let put = |file: &str, value: u64| {
+        tree.put(&format!("sys/class/powercap/intel-rapl:0/constraint_0_{file}_uw"), value);
+    };
+    put("power_limit", 4_095_875_000);
+    assert_eq!(held(150.0), Ok(2));
+    assert!(held(99.0).unwrap_err().ends_with("write 100 W or more"));
+    put("max_power", 205_000_000);
+    assert_eq!(held(21.0), Ok(2));
+    assert!(held(20.0).unwrap_err().ends_with("write 20.5 W or more"));
 }
 
 /// A backup's service is there while it runs.

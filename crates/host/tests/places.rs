@@ -115,6 +115,7 @@ fn a_volume_is_known_by_its_place() {
     // What is another machine's is no controller's here.
     let lun = "pci0000:00/0000:00:05.0/host7/rport-7:0-0/target7:0:0/7:0:0:1";
     tree.scsi("sdk", lun, "Promise", "VTrak RAID").marks("sdk", "naa.600000008", "k");
+    tree.scsi("dasda", "css0/0.0.0001/0.0.0190", "IBM", "3390");
     let drives = tree.machine().drives;
     let volumes = drives.iter().filter(|drive| drive.is_volume).map(|drive| &*drive.name);
     assert_eq!(volumes.collect::<Vec<_>>(), ["sda", "sdb", "sdc", "sdd", "sde", "sdj"]);

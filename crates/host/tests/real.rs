@@ -105,6 +105,29 @@ fn inputs_of_all_processors_stand_for_each() {
     assert_eq!(sockets(&sensed(&tree).0), [Some(65.0); 2]);
 }
 
+/// One chip has all that the firmware measures.
+#[test]
+fn the_air_that_firmware_measures_is_no_processor_s() {
+    let (tree, chip) = (server(1), "sys/class/hwmon/hwmon0");
+    let inputs = [
+        ("temp1_input", "25000"),
+        ("temp1_label", "Ambient"),
+        ("temp2_input", "45000"),
+        ("temp2_label", "soc"),
+    ];
+    tree.chip(0, "scmi_sensors", "scmi.1", &inputs);
+    let air = |signals: &Signals| signals.cooling.inlet.map(|air| air.temperature.0);
+    let (signals, _) = sensed(&tree);
+    assert_eq!((sockets(&signals), air(&signals)), (vec![Some(45.0)], Some(25.0)));
+    // A sensor that says nonsense is not replaced by another part's.
+    tree.put(&format!("{chip}/temp2_input"), 255_000);
+    assert_eq!(sockets(&sensed(&tree).0), []);
+    tree.put(&format!("{chip}/temp2_input"), 45_000).put(&format!("{chip}/temp2_label"), "DIMM 0");
+    assert_eq!(sockets(&sensed(&tree).0), []);
+    tree.put(&format!("{chip}/temp2_label"), "A72");
+    assert_eq!(sockets(&sensed(&tree).0), [Some(45.0)]);
+}
+
 /// POWER9: one chip with the meters and temperatures of all processors, and slots of memory, many
 /// of them empty.
 #[test]

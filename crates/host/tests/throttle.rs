@@ -309,6 +309,15 @@ fn packages_are_limited_together_and_never_above_what_was_found() {
     bench.apply(&request);
     bench.restore();
     assert_eq!([0, 1].map(|number| bench.tree.get(&limit(number))), ["200000000", "90000000"]);
+    // Firmware that limits nothing says the register's most.
+    bench.tree.put(&limit(0), 4_095_875_000_u64);
+    let mut bench = Bench::new(bench.tree);
+    request.package_limit.ask(0, Watts(0.0), "test:");
+    bench.apply(&request);
+    assert_eq!([0, 1].map(|number| bench.tree.get(&limit(number))), ["100000000", "9000000"]);
+    bench.restore();
+    assert_eq!(bench.tree.get(&limit(0)), "4095875000");
+    bench.tree.put(&limit(0), 200_000_000);
     // Where the operator holds them, no policy sets them.
     let stated = Stated { holds_package_power: true, ..Stated::default() };
     let held = Holds { package_power: Some(Watts(80.0)), ..Holds::default() };

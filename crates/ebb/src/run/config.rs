@@ -16,7 +16,7 @@ use jiff::civil::Time;
 use serde::{Deserialize, Deserializer, Serialize, de};
 use toml::de::{DeTable, DeValue};
 
-pub use machine::{Fan, Feed, Machine};
+pub use machine::{Fan, Machine};
 
 use super::schedule::{InEffect, Span};
 use super::share::{some_tolerance, tolerance};
@@ -250,6 +250,17 @@ impl Config {
     /// # Errors
     /// What is wrong with it, and in which line.
     pub fn load(path: Option<&Path>) -> Result<Self> {
+        Self::changed(path, |_| Vec::new())
+    }
+
+    /// The same with what `change` writes over it: the keys that it returns.
+    ///
+    /// # Errors
+    /// See above; of what was written over, no line is wrong.
+    pub fn changed(
+        path: Option<&Path>,
+        change: impl FnOnce(&mut Self) -> Vec<&'static str>,
+    ) -> Result<Self> {
         let file = path.unwrap_or(Path::new(FILE));
         let text = match ebb_trace::files::text(file) {
             Err(error) if path.is_none() && error.kind() == std::io::ErrorKind::NotFound => {
@@ -261,8 +272,12 @@ impl Config {
             let line = line_at(&text, error.span().map_or(0, |span| span.start));
             usage(format!("{}: line {line}: {}", file.display(), error.message()))
         };
-        let config: Self = toml::from_str(&text).map_err(wrong)?;
+        let mut config: Self = toml::from_str(&text).map_err(wrong)?;
+        let changed = change(&mut config);
         config.check().map_err(|Wrong { key, error }| {
+            if changed.contains(&&*key) {
+                return error;
+            }
             let line = line_of(&text, &key).map(|line| format!(": line {line}"));
             error.context(format!("{}{}", file.display(), line.unwrap_or_default()))
         })?;
@@ -299,6 +314,10 @@ impl Config {
             let keep = self.record_keep;
             return no("record_keep", format!(" = {keep}: write {LEAST_RECORD} or more"));
         }
+        let mut spans = self.schedule.iter().map(Span::check).enumerate();
+        if let Some((at, (key, why))) = spans.find_map(|(at, is)| Some((at, is.err()?))) {
+            return no(&format!("schedule.{at}.{key}"), why.to_owned());
+        }
         Names::of(self.metrics, &self.metrics_name).map_err(about("metrics_name"))?;
         self.machine.check_fans().map_err(about("machine.fans"))?;
         self.machine.check_feeds().map_err(about("machine.feeds"))?;
@@ -310,14 +329,8 @@ impl Config {
                        serve to the address of its metrics, or leave tail out";
             return no("tail", why.to_owned());
         }
-        let needs_budget = owned == [Control::PowerState];
-        let budgeted = self.ssd_budget.is_some() || self.schedule.iter().any(|s| s.has_budget());
-        if needs_budget && !budgeted {
-            let told = format!(
-                " = \"{}\" sets nothing without ssd_budget, such as \"224 W\"",
-                self.policy
-            );
-            return no("policy", told);
+        if let Some((key, why)) = self.wrong_of_drives(&owned) {
+            return no(&key, why);
         }
         let is_path = |group: &str| !group.split('/').any(|part| ["", ".", ".."].contains(&part));
         if let Some(group) = self.hold.background.iter().find(|group| !is_path(group)) {
@@ -374,6 +387,26 @@ impl Config {
     pub fn server_budgets(&self) -> impl Iterator<Item = Watts> {
         let spans = self.schedule.iter().filter_map(Span::server_budget);
         self.server_budget.into_iter().chain(spans)
+    }
+
+    /// What is wrong with the budget of the drives.
+    fn wrong_of_drives(&self, owned: &[Control]) -> Option<(String, String)> {
+        let policy = &self.policy;
+        let budgeted = match self.schedule.iter().position(Span::has_budget) {
+            _ if self.ssd_budget.is_some() => Some("ssd_budget".to_owned()),
+            at => at.map(|at| format!("schedule.{at}.ssd_budget")),
+        };
+        let caps = owned.contains(&Control::PowerState);
+        match budgeted {
+            Some(key) if !caps => {
+                Some((key, format!(": {policy} does not keep it; {policy}+pacman does")))
+            }
+            None if owned == [Control::PowerState] => {
+                let why = "sets nothing without ssd_budget, such as \"224 W\"";
+                Some(("policy".to_owned(), format!(" = \"{policy}\" {why}")))
+            }
+            _ => None,
+        }
     }
 
     /// What is wrong with the budget of the whole server.

@@ -122,28 +122,35 @@ pub struct RunArgs {
 impl RunArgs {
     /// The configuration with what the command line says instead.
     fn config(&self) -> Result<Config> {
-        let mut config = Config::load(self.config.as_deref())?;
-        if let Some(policy) = &self.policy {
-            config.policy.clone_from(policy);
-        }
-        config.apply |= self.apply;
-        config.plf = self.plf.unwrap_or(config.plf);
-        config.ssd_budget = self.ssd_budget.or(config.ssd_budget);
-        config.server_budget = self.server_budget.or(config.server_budget);
-        config.metrics = self.metrics.or(config.metrics);
-        if !self.metrics_name.is_empty() {
-            config.metrics_name.clone_from(&self.metrics_name);
-        }
-        config.control = self.control.clone().or(config.control);
-        config.ledger = self.ledger.clone().or(config.ledger);
-        config.record = self.record.clone().or(config.record);
-        config.check().map_err(|wrong| wrong.error)?;
+        let config = Config::changed(self.config.as_deref(), |config| self.change(config))?;
         if config.apply {
             let path = self.config.as_deref().unwrap_or(Path::new(config::FILE));
             // Root does what it says.
             is_ours(path).map_err(|error| usage(error.to_string()))?;
         }
         Ok(config)
+    }
+
+    /// Writes what the command line says over `config`: the keys.
+    fn change(&self, config: &mut Config) -> Vec<&'static str> {
+        fn over<T>(key: &'static str, new: Option<T>, old: &mut T) -> Option<&'static str> {
+            *old = new?;
+            Some(key)
+        }
+        config.apply |= self.apply;
+        let names = Some(self.metrics_name.clone()).filter(|names| !names.is_empty());
+        let keys = [
+            over("policy", self.policy.clone(), &mut config.policy),
+            over("plf", self.plf, &mut config.plf),
+            over("ssd_budget", self.ssd_budget.map(Some), &mut config.ssd_budget),
+            over("server_budget", self.server_budget.map(Some), &mut config.server_budget),
+            over("metrics", self.metrics.map(Some), &mut config.metrics),
+            over("metrics_name", names, &mut config.metrics_name),
+            over("control", self.control.clone().map(Some), &mut config.control),
+            over("ledger", self.ledger.clone().map(Some), &mut config.ledger),
+            over("record", self.record.clone().map(Some), &mut config.record),
+        ];
+        keys.into_iter().flatten().collect()
     }
 
     fn machine(&self) -> Result<Machine> {

@@ -45,6 +45,7 @@ impl<'de> Deserialize<'de> for Clock {
         });
         match parts {
             Some((hour @ 0..24, minute @ 0..60)) => Ok(Self(hour * 60 + minute)),
+            Some((24, 0)) => Err(de::Error::custom("midnight is \"00:00\"")),
             _ => Err(de::Error::custom(format!("'{text}' is no time of day: write \"22:00\""))),
         }
     }
@@ -54,6 +55,19 @@ impl Span {
     /// Whether it sets a budget of the drives.
     pub fn has_budget(&self) -> bool {
         self.ssd_budget.is_some()
+    }
+
+    /// Whether it says when it holds, and what.
+    ///
+    /// # Errors
+    /// The key of what is wrong, and what would be right.
+    pub fn check(&self) -> Result<(), (&'static str, &'static str)> {
+        if self.from == self.to {
+            return Err(("to", " is from: what holds all day is written outside of [[schedule]]"));
+        }
+        let sets = self.plf.is_some() || self.has_budget() || self.server_budget.is_some();
+        let nothing = " sets nothing: write plf, ssd_budget or server_budget";
+        if sets { Ok(()) } else { Err(("from", nothing)) }
     }
 
     /// The budget of the whole server that it sets.
@@ -133,10 +147,17 @@ mod tests {
 
     #[test]
     fn what_is_no_time_is_refused() {
-        for wrong in ["24:00", "9:00", "12:60", "noon", "12"] {
+        for (wrong, says) in [
+            ("24:00", "midnight is \"00:00\""),
+            ("24:01", "22:00"),
+            ("9:00", "22:00"),
+            ("12:60", "22:00"),
+            ("noon", "22:00"),
+            ("12", "22:00"),
+        ] {
             let text = format!("[[schedule]]\nfrom = \"{wrong}\"\nto = \"01:00\"");
             let error = toml::from_str::<File>(&text).unwrap_err().to_string();
-            assert!(error.contains("22:00"), "{error}");
+            assert!(error.contains(says), "{error}");
         }
     }
 }

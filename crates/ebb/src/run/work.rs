@@ -131,8 +131,10 @@ impl<'a> Work<'a> {
         let ((policy, caps), made) = make(&config, &now, &host, 0)?;
         let acts = state.is_some() && !around.desk.orders().is_paused();
         let mut remarks = Remarks::of(&host, &config, held, &made.settings, acts)?;
-        feeds::too_small(&config, &host).into_iter().for_each(|text| remarks.say(text));
         let InEffect { ssd_budget, server_budget, .. } = held;
+        feeds::remarks(&config, &host, &feeds, allowed.as_ref(), server_budget)
+            .into_iter()
+            .for_each(|text| remarks.say(text));
         let limits = Limits { ssd_budget, server_budget, ..Limits::default() };
         let cycle = Cycle::new(host.topology(), policy, limits).capped(caps)?;
         if let Some(state) = state.as_ref().filter(|_| acts) {

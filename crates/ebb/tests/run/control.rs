@@ -118,10 +118,6 @@ fn an_order_stands_over_the_configuration_until_it_ends() {
     assert!(text.contains("by ebb ctl: tolerance 50.0 %"), "{text}");
     bench.done(&["tolerance", "set", "40%", "--for", "1 s"]);
     bench.until(|status| status["plf"] == 0.2);
-    bench.done(&["budget", "set", "90 W"]);
-    bench.until(|status| status["ssd_budget_w"] == 90.0);
-    bench.done(&["budget", "clear"]);
-    bench.until(|status| status["ssd_budget_w"].is_null());
     bench.done(&["policy", "set", "eadc(cap_gain=0.02)"]);
     bench.until(|status| status["policy"] == "eadc(cap_gain=0.02)" && status["state"] == "acting");
     bench.done(&["--run", "log-level", "set", "warning"]);
@@ -131,6 +127,7 @@ fn an_order_stands_over_the_configuration_until_it_ends() {
         (&["policy", "set", "pacer"][..], 2, "steers other controls than eadc"),
         (&["policy", "set", "eadcc"], 2, "did you mean"),
         (&["tolerance", "set", "2000%"], 2, "more than 1000%"),
+        (&["budget", "set", "90 W"], 2, "does not keep it; eadc(cap_gain=0.02)+pacman does"),
         (&["pause", "--for", "10000 h"], 2, "up to 366 days"),
         (&["namespace", "list"], 1, "there is no 'namespace.list'; there are status"),
     ] {
@@ -139,6 +136,26 @@ fn an_order_stands_over_the_configuration_until_it_ends() {
     }
     bench.done(&["policy", "clear"]);
     bench.until(|status| status["policy"] == "eadc");
+    bench.end();
+}
+
+#[test]
+fn a_budget_is_ordered_where_the_policy_keeps_one() {
+    let copy = Copy::new();
+    let [socket, file] = ["run.sock", "ebb.toml"].map(|name| path(copy.folder.path(), name));
+    fs::write(&file, "ssd_budget = \"60 W\"").unwrap();
+    // The budget is for the policy of the command line, whatever the file's would be.
+    let args = ["--policy", "eadc+pacman", "--config", &file, "--control", &socket, "--apply"];
+    let run = copy.args(&[&["run"], &args[..]].concat());
+    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_ebb"));
+    let quiet = std::process::Stdio::null;
+    let child = command.args(run).stdout(quiet()).stderr(quiet()).spawn().unwrap();
+    let bench = Bench { copy, child, socket };
+    bench.until(|status| status["ssd_budget_w"] == 60.0);
+    bench.done(&["budget", "set", "90 W"]);
+    bench.until(|status| status["ssd_budget_w"] == 90.0);
+    bench.done(&["budget", "clear"]);
+    bench.until(|status| status["ssd_budget_w"] == 60.0);
     bench.end();
 }
 

@@ -283,6 +283,51 @@ fn while_a_feed_is_lost_the_server_takes_what_the_other_may_give() {
     assert_eq!(again["same"], again["cycles"], "{again:#}");
 }
 
+/// Budgets that nothing would keep, and times of the day that mean nothing.
+#[test]
+fn what_a_configuration_cannot_mean_is_refused_with_its_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = path(folder.path(), "ebb.toml");
+    let span = |to: &str, sets: &str| format!("[[schedule]]\nfrom = '22:00'\nto = '{to}'\n{sets}");
+    for (text, says) in [
+        ("ssd_budget = '224 W'".to_owned(), "line 1: ssd_budget: pacer does not keep it"),
+        (
+            span("23:00", "ssd_budget = '224 W'"),
+            "line 4: schedule.0.ssd_budget: pacer does not keep it; pacer+pacman does",
+        ),
+        (span("24:00", "plf = 0.1"), "line 3: midnight is \"00:00\""),
+        (span("22:00", "plf = 0.1"), "line 3: schedule.0.to is from"),
+        (span("23:00", ""), "line 2: schedule.0.from sets nothing"),
+    ] {
+        fs::write(&file, &text).unwrap();
+        let (code, error) = fails(&["config", "check", &file]);
+        assert!(code == 2 && error.contains(says), "{text}: {error}");
+    }
+    fs::write(&file, "policy = 'pacer+pacman'\nssd_budget = '224 W'").unwrap();
+    assert_eq!(prints(&["config", "check", &file]), format!("{file}: good\n"));
+}
+
+/// A name of a supply that is wrong must not look like a feed that is lost.
+#[test]
+fn a_supply_that_is_not_here_is_named_at_the_start() {
+    let copy = metered();
+    copy.put(&format!("{METER}/power1_average"), "200000000");
+    let (config, device) = (config(&copy), supply(&copy, 0));
+    feed(&copy, 0, 230, 100.0);
+    let mut text = fs::read_to_string(&config).unwrap() + "\npolicy = \"tide\"\n";
+    for (name, device) in [("A", &*device), ("B", "3-0099")] {
+        text += &format!("[[machine.feeds]]\nname = {name:?}\nlimit = \"300 W\"\n");
+        text += &format!("supplies = [{device:?}]\n");
+    }
+    fs::write(&config, text).unwrap();
+    let done = ebb(&str(&copy.args(&["run", "--config", &config, "--duration", "0.1 s"])));
+    let error = String::from_utf8(done.stderr).unwrap();
+    assert_eq!(done.status.code(), Some(0), "{error}");
+    assert!(error.contains("machine.feeds: supply 3-0099 of feed B is not here"), "{error}");
+    assert!(error.contains("no input: feed B: the server up to 300 W"), "{error}");
+    assert!(!error.contains(&format!("supply {device} ")), "{error}");
+}
+
 /// No budget: a constant clock, whose saving the meter shows in blocks as found.
 #[test]
 fn a_trial_measures_what_is_saved() {
@@ -350,6 +395,17 @@ fn what_cannot_be_kept_is_refused_at_the_start() {
         assert!(code == 2 && error.contains(told), "{more:?}: {error}");
     };
     refused(&["--policy", "tide"], "without server_budget");
+    let file = path(copy.folder.path(), "budget.toml");
+    fs::write(&file, "plf = 0.1\nserver_budget = \"20 W\"").unwrap();
+    // What is wrong is the file's, of what the command line does not replace.
+    for (policy, told) in [
+        ("eadc", format!("{file}: line 2: server_budget: eadc does not keep it")),
+        ("tide", "server budget 20 W is impossible".to_owned()),
+    ] {
+        let args = copy.args(&["run", "--config", &file, "--policy", policy]);
+        let (code, error) = fails(&str(&args));
+        assert!(code == 2 && error.contains(&told), "{policy}: {error}");
+    }
     refused(&["--policy", "tide", "--server-budget", "20 W"], "server_budget");
     refused(&["--policy", "pass", "--server-budget", "300 W"], "machine.throttle");
     refused(&["--policy", "eadc", "--server-budget", "300 W"], "eadc+tide");

@@ -204,7 +204,7 @@ fn original(sys: &Sys, group: &str, ours: bool) -> Result<Original, String> {
 pub struct Parkable {
     /// Its name.
     pub group: String,
-    /// Its own list of CPUs; none where it has those of the root group.
+    /// Those of its own list of CPUs that are there; none where it has those of the root group.
     pub cpus: Vec<u16>,
     /// Why its tasks may use parked cores all the same.
     pub obstacle: Option<String>,
@@ -217,9 +217,12 @@ pub fn parkable(sys: &Sys) -> Vec<Parkable> {
         return Vec::new();
     }
     let ours = !groups::is_on(sys, "cpuset");
+    let all = usual(sys);
     let one = |group: String| {
         let found = Knob::cpuset(sys, &group).and_then(|mut knob| knob.read(sys));
-        let own = found.as_deref().ok().and_then(cpus).unwrap_or_default();
+        let mut own = found.as_deref().ok().and_then(cpus).unwrap_or_default();
+        // A list may name CPUs that the machine has not.
+        own.retain(|cpu| all.contains(cpu));
         Parkable { obstacle: original(sys, &group, ours).err(), group, cpus: own }
     };
     groups::below_root(sys).into_iter().map(one).collect()

@@ -4,7 +4,6 @@
 use ebb_policy::units::{Nanos, Watts};
 
 use crate::act::knob::{Knob, Place};
-use crate::act::packages::LEAST;
 use crate::act::places::package_place;
 use crate::act::steering::Notice;
 use crate::find::cpus::Cpu;
@@ -16,6 +15,9 @@ use crate::nvme::power_limit;
 
 /// A disk that starts again and again wears out, and saves nothing.
 const SHORTEST: Nanos = Nanos::from_secs(60);
+
+/// No idle state takes so long to leave, and the kernel takes 32 bits of microseconds.
+const LONGEST: Nanos = Nanos::from_secs(1);
 
 /// What the operator holds.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -132,13 +134,16 @@ impl Holds {
     /// # Errors
     /// The key of `[hold]` of what cannot be, and why.
     pub fn check(&self) -> Result<(), (&'static str, String)> {
-        let [package, drive, _, _, standby] = Place::HOLDS;
+        let [package, drive, latency, _, standby] = Place::HOLDS;
         if let Some(power) = self.package_power.filter(|power| power.0 <= 0.0) {
             let why = "to some firmware that is no limit";
             return Err((package, format!(" = {power}: {why}; write more, such as \"150 W\"")));
         }
         if let Some(power) = self.drive_power.filter(|power| power_limit(*power).is_none()) {
             return Err((drive, format!(" = {power}: write 10 mW to 655 W")));
+        }
+        if let Some(asked) = self.cpu_latency.filter(|asked| *asked > LONGEST) {
+            return Err((latency, format!(" = {asked}: write up to {LONGEST}")));
         }
         match self.disk_standby.filter(|standby| *standby < SHORTEST) {
             Some(asked) => Err((
@@ -236,14 +241,13 @@ impl Holds {
                  /{folder}/enabled, or see whether the firmware allows that"
             ));
         }
-        let least = |zone: &&&Zone| zone.power_limit(sys).is_some_and(|is| power < is * LEAST);
-        if let Some(zone) = zones.iter().find(least) {
-            let found = zone.power_limit(sys).unwrap_or_default();
+        let least = |zone: &&Zone| zone.least(sys, zone.power_limit(sys).unwrap_or_default());
+        if let Some(zone) = zones.iter().find(|zone| power < least(zone)) {
+            let least = Watts((least(zone).0 * 10.0).ceil() / 10.0);
             return Err(format!(
-                "package_power = {power}: {} may draw {found} as found, and cores stand at their \
-                 lowest frequency long before a tenth of that; write {} or more",
+                "package_power = {power}: a tenth of what {} may draw is {least}, and cores stand \
+                 at their lowest frequency long before that; write {least} or more",
                 zone.name,
-                found * LEAST
             ));
         }
         let value = format!("{:.0}", power.0 * 1e6);
@@ -287,7 +291,16 @@ fn preferences(machine: &Machine, preference: &str) -> Result<Vec<String>, Strin
         let available = format!("{}/energy_performance_available_preferences", policy.folder);
         let Ok(available) = machine.sys.text(available) else { continue };
         if !available.split_whitespace().any(|one| one == preference) {
-            return Err(format!("energy_preference = \"{preference}\": write one of {available}"));
+            // amd-pstate offers no other word then.
+            let why = match &*policy.governor {
+                "performance" if available == "performance" => {
+                    "the governor performance takes no other word than performance; choose \
+                     powersave first"
+                        .to_owned()
+                }
+                _ => format!("write one of {available}"),
+            };
+            return Err(format!("energy_preference = \"{preference}\": {why}"));
         }
         files.push(format!("{}/energy_performance_preference", policy.folder));
     }

@@ -10,16 +10,14 @@ use crate::act::steering::{Steering, refused, worse};
 use crate::find::layout::Layout;
 use crate::find::machine::Machine;
 
-/// No package is limited to less than this share of the limit found: cores stand at their lowest
-/// frequency by then, and some firmware takes next to nothing for no limit.
-pub const LEAST: f64 = 0.1;
 /// What is tried at first contact, as a share of the limit found.
 const TRIED: f64 = 0.95;
 
 /// The packages that have a limit.
 #[derive(Debug)]
 pub struct Packages {
-    places: Vec<usize>,
+    /// Each with the least that it is limited to, in microwatts.
+    places: Vec<(usize, f64)>,
     /// What they are limited to together, and who sees whether they keep to it.
     limit: Option<Watts>,
     watch: PowerWatch,
@@ -29,9 +27,13 @@ impl Packages {
     /// Those of `machine`, in the places that `steering` has; none that the operator holds.
     #[must_use]
     pub fn new(machine: &Machine, layout: &Layout, steering: &Steering) -> Self {
-        let places = machine.limited_packages().map(package_place);
-        let places = places.filter(|_| layout.limits_packages);
-        let places = places.filter_map(|place| steering.find(&place)).collect();
+        let own = machine.limited_packages().filter(|_| layout.limits_packages);
+        let place = |zone| {
+            let at = steering.find(&package_place(zone))?;
+            let found = found(at, steering).unwrap_or_default() * 1e-6;
+            Some((at, zone.least(&machine.sys, Watts(found)).0 * 1e6))
+        };
+        let places = own.filter_map(place).collect();
         Self { places, limit: None, watch: PowerWatch::default() }
     }
 
@@ -43,7 +45,7 @@ impl Packages {
     /// A limit of the first one to try.
     #[must_use]
     pub fn attempt(&self, steering: &Steering) -> Option<Attempt> {
-        let at = *self.places.first()?;
+        let (at, _) = *self.places.first()?;
         let value = format!("{:.0}", found(at, steering)? * TRIED);
         Some(Attempt { writes: vec![(at, value)], bounds: None })
     }
@@ -55,9 +57,9 @@ impl Packages {
         }
         let part = asked.map(|watts| watts.0 * 1e6 / self.places.len() as f64);
         let (mut all, mut sum) = (Outcome::Done, 0.0);
-        for at in self.places.iter().copied() {
+        for (at, least) in self.places.iter().copied() {
             let found = found(at, steering);
-            let value = part.zip(found).map(|(part, found)| part.clamp(LEAST * found, found));
+            let value = part.zip(found).map(|(part, found)| part.max(least).min(found));
             let value = value.filter(|value| Some(*value) != found);
             sum += value.or(found).unwrap_or_default();
             let text = value.map(|micros| format!("{micros:.0}"));
@@ -69,7 +71,7 @@ impl Packages {
 
     /// Says, once, of a limit that reads back and does not bind.
     pub fn see(&mut self, power: Option<Watts>, steering: &mut Steering, now: Nanos) {
-        let Some(at) = self.places.first() else { return };
+        let Some((at, _)) = self.places.first() else { return };
         let text = self.limit.and_then(|limit| self.watch.see(limit, power, now));
         text.into_iter().for_each(|text| steering.note(*at, text));
     }

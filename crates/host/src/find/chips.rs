@@ -169,6 +169,13 @@ pub fn is_whole(name: &str, label: &str) -> bool {
     find(name).is_some_and(|row| row.whole.iter().any(|word| label.contains(word)))
 }
 
+/// Whether `label` is of air, of a coolant, or of a part that is no processor.
+pub fn is_no_cpu(label: &str) -> bool {
+    let label = label.to_ascii_lowercase();
+    let mut words = AIR.iter().chain(&COOLANT).chain(&ELSEWHERE).filter(|word| **word != "cpu");
+    words.any(|word| label.contains(word))
+}
+
 /// What a sensor can say, in °C. One that is not connected says 255, -128 or the like, one that is
 /// not powered 0: a processor is warmer than the air.
 pub const TEMPERATURES: RangeInclusive<f64> = 1.0..=150.0;

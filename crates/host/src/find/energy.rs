@@ -19,6 +19,12 @@ const PSYS: &str = "psys counts what the board's maker chose, neither the packag
 const PART: &str = "a part of a package, which stands for no whole; see whether the firmware hides \
                     the packages' own counters, or has an update";
 
+/// No package is limited to less than this share of what it can draw: cores stand at their lowest
+/// frequency by then, and some firmware takes next to nothing for no limit.
+const LEAST: f64 = 0.1;
+/// No package draws more: twice the largest design power (500 W, Xeon 6900P and EPYC 9005).
+const MOST: Watts = Watts(1000.0);
+
 /// What it means that a zone is listed and has no files.
 const HIDDEN: &str = "it is listed and has no files: they are hidden from this container or \
                       sandbox; run ebb on the host, or with the host's /sys";
@@ -136,15 +142,32 @@ impl Zone {
     /// The file of its long-term limit, in microwatts: limits are told apart by their names alone.
     #[must_use]
     pub fn limit(&self, sys: &Sys) -> Option<String> {
-        let name = |number: &usize| sys.text(format!("{}/constraint_{number}_name", self.folder));
-        let number = (0..8).find(|number| name(number).is_ok_and(|name| name == "long_term"))?;
-        Some(format!("constraint_{number}_power_limit_uw"))
+        self.long_term(sys, "power_limit")
     }
 
     /// That limit now.
     #[must_use]
     pub fn power_limit(&self, sys: &Sys) -> Option<Watts> {
-        let file = format!("{}/{}", self.folder, self.limit(sys)?);
+        self.watts(sys, "power_limit")
+    }
+
+    /// The least that it is limited to, where `found` is its limit as found. A limit above what a
+    /// package can draw is none: firmware writes the register's most, 4,096 W, to turn it off.
+    #[must_use]
+    pub fn least(&self, sys: &Sys, found: Watts) -> Watts {
+        let stated = self.watts(sys, "max_power").filter(|most| most.0 > 0.0);
+        [MOST].into_iter().chain(stated).fold(found, Watts::min) * LEAST
+    }
+
+    /// A file of the long-term limit.
+    fn long_term(&self, sys: &Sys, what: &str) -> Option<String> {
+        let name = |number: &usize| sys.text(format!("{}/constraint_{number}_name", self.folder));
+        let number = (0..8).find(|number| name(number).is_ok_and(|name| name == "long_term"))?;
+        Some(format!("constraint_{number}_{what}_uw"))
+    }
+
+    fn watts(&self, sys: &Sys, what: &str) -> Option<Watts> {
+        let file = format!("{}/{}", self.folder, self.long_term(sys, what)?);
         sys.number::<u64>(file).ok().map(|micros| Watts(micros as f64 * 1e-6))
     }
 

@@ -297,12 +297,19 @@ impl Chip {
     }
 
     /// The inputs of a processor, good or not: of a chip that has other parts' as well, those that
-    /// its labels tell apart.
+    /// its labels tell apart, else those that are not said to be of something else.
     pub fn of_sockets(&self) -> impl Iterator<Item = &str> {
+        self.own_inputs().map(|(input, _)| input.as_str())
+    }
+
+    fn own_inputs(&self) -> impl Iterator<Item = &(String, String)> {
         let is_whole = |(_, label): &(String, String)| chips::is_whole(&self.name, label);
-        let tells = chips::is_shared(&self.name) && self.temperatures.iter().any(is_whole);
-        let all = self.temperatures.iter().filter(move |one| !tells || is_whole(one));
-        all.map(|(input, _)| input.as_str())
+        let is_shared = chips::is_shared(&self.name);
+        let tells = is_shared && self.temperatures.iter().any(is_whole);
+        self.temperatures.iter().filter(move |one| match tells {
+            true => is_whole(one),
+            false => !is_shared || !chips::is_no_cpu(&one.1),
+        })
     }
 
     /// The inputs of a processor, the hottest of which is its temperature: those for a whole one
@@ -311,8 +318,7 @@ impl Chip {
     #[must_use]
     pub fn socket_inputs(&self, sys: &Sys) -> Vec<&str> {
         let read = |(input, _): &(String, String)| self.temperature(sys, input);
-        let mut good: Vec<_> =
-            self.temperatures.iter().map(|one| (one, read(one).map(|_| ()))).collect();
+        let mut good: Vec<_> = self.own_inputs().map(|one| (one, read(one).map(|_| ()))).collect();
         good.retain(|(_, read)| !matches!(read, Err(Absent::Nonsense { .. })));
         if good.iter().any(|(_, read)| read.is_ok()) {
             good.retain(|(_, read)| read.is_ok());
@@ -329,9 +335,11 @@ impl Chip {
     }
 
     /// The inputs of the air at the server's inlet, by their labels, and how sure each is of that
-    /// kind, 0 being the surest; other parts have air of their own.
+    /// kind, 0 being the surest; other parts have air of their own. Firmware has the inputs of the
+    /// board in one chip with those of processors.
     fn inlets(&self) -> impl Iterator<Item = (usize, &str)> {
-        let all = self.temperatures.iter().filter(|_| self.of == Of::Board);
+        let has_air = self.of == Of::Board || chips::is_shared(&self.name);
+        let all = self.temperatures.iter().filter(move |_| has_air);
         all.filter_map(|(input, label)| {
             let label = label.to_ascii_lowercase();
             let word = AIR.iter().position(|word| label.contains(word))?;

@@ -118,7 +118,8 @@ pub(crate) fn transport(sys: &Sys, name: &str, controller: Option<&str>) -> Opti
     };
     let says = ["vendor", "model"].map(|file| sys.text(format!("{folder}/device/{file}")).ok());
     let is_named = |said: &String| NAMES.iter().any(|known| said.starts_with(known));
-    let ways = [("/usb", "usb"), ("/session", "iscsi"), ("/rport-", "fc")];
+    // The disks of mainframes (DASD) are an array's behind channels of theirs.
+    let ways = [("/usb", "usb"), ("/session", "iscsi"), ("/rport-", "fc"), ("/css0/", "fc")];
     let is_virtual = ["vd", "xvd"].iter().any(|prefix| name.starts_with(prefix))
         || has(&GUEST_BUSES)
         || is_of("vendor", &HYPERVISORS)
@@ -152,6 +153,8 @@ pub(crate) struct Marks {
     map: Option<String>,
     /// The NVMe subsystem.
     subsystem: Option<String>,
+    /// Which of its controllers it is.
+    port: Option<String>,
     /// What it holds.
     bytes: u64,
     /// Whether it is where a drive has one path alone: on SATA, on USB.
@@ -178,6 +181,7 @@ impl Marks {
             },
             map: map(sys, name),
             subsystem: class("subsysnqn"),
+            port: class("cntlid"),
             bytes,
             alone: ["/ata", "/usb"].iter().any(|port| place(sys, name).contains(port)),
         }
@@ -213,7 +217,12 @@ impl Marks {
             return true;
         }
         let made = ["t10.ATA", "nvme.", "naa.5000000"];
-        let is_world_wide = |name: &&String| !made.iter().any(|made| name.starts_with(made));
+        // A made name has the namespace in it: controllers of one subsystem share that.
+        let are_ports = self.subsystem.is_some()
+            && self.subsystem == other.subsystem
+            && differ(|marks| &marks.port);
+        let is_world_wide =
+            |name: &&String| are_ports || !made.iter().any(|made| name.starts_with(made));
         // One path may not have seen yet that the drive has grown.
         let is_alike = self.bytes == other.bytes || self.is_serial(other);
         self.wwid.as_ref().filter(is_world_wide).is_some()

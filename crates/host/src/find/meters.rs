@@ -124,8 +124,10 @@ pub const LEAST_VOLTS: f64 = 30.0;
 /// Alternating current has at least that; what has less beside it is fed by what it feeds.
 const MAINS_VOLTS: f64 = 90.0;
 
-/// What becomes of a meter that says nonsense while another one is used.
+/// What becomes of a meter that says nonsense.
 const UNUSED: &str = "not used";
+/// What becomes of one that says 0 W where no other one is used.
+const LATER: &str = "not used until it says something else";
 
 fn is_like(word: &str, label: &str) -> bool {
     let Some(start) = word.strip_suffix('#') else { return label.contains(word) };
@@ -254,11 +256,13 @@ impl Meters {
         sys: &Sys,
         kinds: impl Iterator<Item = (&'static str, Vec<String>, Least)>,
     ) -> Self {
-        let (mut left, mut silent, mut zero) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut left, mut silent) = (Vec::new(), Vec::new());
+        // Of kinds that say nothing but 0 W: all meters, and those that say it.
+        let mut zeros: Vec<(&str, Vec<String>, Vec<String>)> = Vec::new();
         for (driver, files, least) in kinds {
             let all = files.clone();
-            let (mut sum, mut good, mut unread) = (Watts(0.0), Vec::new(), Vec::new());
-            let mut unknown = None;
+            let (mut sum, mut unknown) = (Watts(0.0), None);
+            let (mut good, mut wrong, mut unread) = (Vec::new(), Vec::new(), Vec::new());
             for file in files {
                 if let Some(fault) = fault(sys, &file) {
                     unknown = Some(file.clone());
@@ -273,39 +277,42 @@ impl Meters {
                     Ok(power) => {
                         // One at rest takes in nothing.
                         unknown = unknown.or_else(|| (power.0 != 0.0).then(|| file.clone()));
-                        left.push((file, nonsense(driver, power)));
+                        wrong.push((file, power));
                     }
                     Err(_) => unread.push(file),
                 }
             }
+            if sum <= Watts(0.0) && unknown.is_none() {
+                good.extend(wrong.into_iter().map(|(file, _)| file));
+                zeros.extend((!all.is_empty()).then_some((driver, all, good)));
+                if silent.is_empty() {
+                    silent = unread;
+                }
+                continue;
+            }
+            let said = |(file, power)| (file, nonsense(driver, power, UNUSED));
+            left.extend(wrong.into_iter().map(said));
             if let Some(unknown) = unknown {
                 let why = format!("a part without /{unknown}, which stands for no whole");
                 left.extend(good.into_iter().chain(unread).map(|file| (file, why.clone())));
                 continue;
             }
-            if sum > Watts(0.0) {
-                // What cannot be read now is missing in the sum, which is absent until it can.
-                good.append(&mut unread);
-                // Those of a kind that is asked first are not: this one answers.
-                let why = |file: &String| sys.number::<i64>(file).err().map(|why| why.to_string());
-                left.extend(
-                    silent.into_iter().filter_map(|file: String| Some((file.clone(), why(&file)?))),
-                );
-                return Self { files: good, left };
-            }
-            left.extend(good.into_iter().map(|file| (file, nonsense(driver, Watts(0.0)))));
-            if silent.is_empty() {
-                silent = unread;
-            }
-            if zero.is_empty() {
-                zero = all;
-            }
+            // What cannot be read now is missing in the sum, which is absent until it can.
+            good.append(&mut unread);
+            // Those of a kind that is asked first are not: this one answers.
+            let why = |file: &String| sys.number::<i64>(file).err().map(|why| why.to_string());
+            left.extend(
+                silent.into_iter().filter_map(|file: String| Some((file.clone(), why(&file)?))),
+            );
+            left.extend(zeros.into_iter().flat_map(|(driver, _, said)| zero(driver, said, UNUSED)));
+            return Self { files: good, left };
         }
-        if silent.is_empty() {
-            for (_, why) in left.iter_mut().filter(|(file, _)| zero.contains(file)) {
-                *why = why.replace(UNUSED, "not used until it says something else");
+        for (driver, all, said) in zeros {
+            let fate = if silent.is_empty() { LATER } else { UNUSED };
+            left.extend(zero(driver, said, fate));
+            if silent.is_empty() {
+                silent = all;
             }
-            silent = zero;
         }
         Self { files: silent, left }
     }
@@ -371,11 +378,16 @@ fn first_inputs<'a>(
     chips.filter_map(file).collect()
 }
 
-/// Why a reading is no power.
-fn nonsense(driver: &str, power: Watts) -> String {
+/// Why a reading is no power, and what becomes of its meter.
+fn nonsense(driver: &str, power: Watts, fate: &str) -> String {
     format!(
-        "{} W cannot be (driver {driver}): {UNUSED}; an update of the firmware may mend it, the \
+        "{} W cannot be (driver {driver}): {fate}; an update of the firmware may mend it, the \
          management controller or an external meter may know",
         power.0
     )
+}
+
+/// The same of meters that say 0 W.
+fn zero(driver: &str, files: Vec<String>, fate: &str) -> Vec<(String, String)> {
+    files.into_iter().map(|file| (file, nonsense(driver, Watts(0.0), fate))).collect()
 }

@@ -67,6 +67,11 @@ impl Feeds {
         Self(stated.into_iter().map(feed).collect())
     }
 
+    /// The supplies that no chip was found for, each with its feed.
+    pub fn missing(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.0.iter().flat_map(Feed::missing)
+    }
+
     /// Reads all supplies; `None` where there is no feed.
     pub fn read(&mut self, sys: &Sys) -> Option<Allowed> {
         let inputs: Vec<Vec<_>> = self.0.iter_mut().map(|feed| feed.inputs(sys)).collect();
@@ -116,6 +121,12 @@ fn limit<'a>(feeds: impl Iterator<Item = &'a Feed> + Clone) -> Option<Watts> {
 }
 
 impl Feed {
+    fn missing(&self) -> impl Iterator<Item = (&str, &str)> {
+        let all = self.stated.supplies.iter().zip(&self.folders);
+        let missing = all.filter(|(_, folder)| folder.is_none());
+        missing.map(|(supply, _)| (supply.as_str(), &*self.stated.name))
+    }
+
     /// What each of its supplies tells; `None` of one that does not answer.
     fn inputs(&mut self, sys: &Sys) -> Vec<Option<Input>> {
         let read = |(device, folder): (&String, &mut Option<String>)| {

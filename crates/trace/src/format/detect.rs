@@ -36,7 +36,7 @@ pub(crate) fn detect(head: &[u8], whole: bool) -> Detected {
         }
     }
     let found = match best {
-        None => Detected::None,
+        None => indexed(head, whole).map_or(Detected::None, Detected::Doubt),
         Some(Format::MsrCut) => five_numbers(head, whole, most),
         Some(format) => match doubt(format, requests(format, head, whole)) {
             Some(reason) => Detected::Doubt(reason),
@@ -45,6 +45,33 @@ pub(crate) fn detect(head: &[u8], whole: bool) -> Detected {
     };
     let contradiction = named(head, whole).zip(best).and_then(|(all, format)| heading(format, all));
     contradiction.map_or(found, Detected::Doubt)
+}
+
+/// What to do about a first column that numbers the rows, as `write.csv` of R and `to_csv` of
+/// pandas write it, in front of those of a known format.
+fn indexed(head: &[u8], whole: bool) -> Option<String> {
+    let number = |row| std::str::from_utf8(columns(row).next()?).ok()?.parse::<u64>().ok();
+    let mut rows: Vec<_> = lines(head, whole).map(|(_, line)| line).collect();
+    // A heading has no number there, and perhaps no name.
+    if rows.first().is_some_and(|row| number(row).is_none()) {
+        rows.remove(0);
+    }
+    let numbers: Vec<_> = rows.iter().map(|row| number(row)).collect::<Option<_>>()?;
+    let first = numbers.first().filter(|first| **first < 2)?;
+    if !(*first..).zip(&numbers).all(|(wanted, number)| wanted == *number) {
+        return None;
+    }
+    let rest = rows.into_iter().map(|line| {
+        let comma = memchr::memchr(b',', line)?;
+        Some([&line[comma + 1..], b"\n"].concat())
+    });
+    let rest: Vec<u8> = rest.collect::<Option<Vec<_>>>()?.concat();
+    let Detected::Format(format) = detect(&rest, true) else { return None };
+    Some(format!(
+        "its first column numbers the rows, and the others are those of {format}: leave it out \
+         (write.csv(..., row.names = FALSE), to_csv(index=False)), or pipe it in: cut -d, -f2- \
+         FILE | ebb … --format {format} -"
+    ))
 }
 
 /// The line that names columns: the first or, as numpy.savetxt writes it, a comment above it of as
@@ -239,6 +266,21 @@ mod tests {
         }
         let text = "0 0 8 8 1\n10000 0 8 8 1\n";
         assert_eq!(detect(text.as_bytes(), true), Detected::Format(Format::Mqsim));
+    }
+
+    #[test]
+    fn a_column_that_numbers_the_rows_is_told() {
+        let rows = ["128172299571726563,prxy,0,Write,1105182720,512,2072"; 2];
+        for (heading, first) in
+            [("\"\",\"ts\",\"host\"\n", "\"1\",\"2\""), ("Unnamed: 0,ts\n", "0,1"), ("", "0,1")]
+        {
+            let numbered = first.split(',').zip(rows).map(|(n, row)| format!("{n},{row}\n"));
+            let text = heading.to_owned() + &numbered.collect::<String>();
+            let Detected::Doubt(reason) = detect(text.as_bytes(), true) else { panic!("{text}") };
+            assert!(reason.contains("those of msr") && reason.contains("cut -d, -f2-"), "{reason}");
+        }
+        let text = format!("7,{}\n9,{}\n", rows[0], rows[1]);
+        assert_eq!(detect(text.as_bytes(), true), Detected::None);
     }
 
     #[test]

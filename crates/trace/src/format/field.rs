@@ -141,7 +141,8 @@ pub(crate) fn is_comment(line: &[u8]) -> bool {
 pub(crate) fn is_heading(line: &[u8]) -> bool {
     let mut words = line
         .split(|byte| matches!(byte, b',' | b';' | b' ' | b'\t'))
-        .map(|word| word.strip_prefix(b"\"").unwrap_or(word).trim_ascii())
+        .map(|word| word.strip_prefix(b"\"").unwrap_or(word))
+        .map(|word| word.strip_suffix(b"\"").unwrap_or(word).trim_ascii())
         .filter(|word| !word.is_empty());
     let named = |word: &[u8]| word.first().is_some_and(u8::is_ascii_alphabetic);
     words.by_ref().take(2).filter(|word| named(word)).count() == 2 && words.all(named)

@@ -3,6 +3,8 @@
 //! Columns are found by name and may be 32 or 64 bits wide; `device`, `stream` and `latency_ns`
 //! may be absent. Reading holds one page and [`ROWS`] decoded rows of each column.
 
+mod arrow;
+
 use std::io;
 use std::num::NonZeroU64;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -67,7 +69,16 @@ impl<R: ChunkReader + 'static> Rows<R> {
     pub(crate) fn open(from: R) -> Result<Self, Reason> {
         let file = guarded(|| SerializedFileReader::new(from))
             .map_err(|error| format!("not a readable Parquet file: {error}"))?;
-        let schema = file.metadata().file_metadata().schema_descr();
+        let about = file.metadata().file_metadata();
+        let schema = about.schema_descr();
+        let arrow = about.key_value_metadata().into_iter().flatten();
+        let arrow =
+            arrow.filter(|one| one.key == arrow::KEY).filter_map(|one| one.value.as_deref());
+        let durations: Vec<_> = arrow.flat_map(arrow::durations).collect();
+        let is_other = |(name, unit): &&(String, &str)| NAMES.contains(&&**name) && *unit != "ns";
+        if let Some((name, unit)) = durations.iter().find(is_other) {
+            return Err(format!("column '{name}' is a duration in {unit}: write it in ns"));
+        }
         let mut places = [None; NAMES.len()];
         for (index, column) in schema.columns().iter().enumerate() {
             let Some(name) = NAMES.iter().position(|name| *name == column.path().string()) else {
@@ -309,11 +320,32 @@ impl<R: ChunkReader + 'static> Records for Rows<R> {
 
 #[cfg(test)]
 mod tests {
+    use bytes::Bytes;
     use parquet::basic::Compression as Codec;
+    use parquet::file::metadata::KeyValue;
+    use parquet::file::properties::WriterProperties;
+    use parquet::file::writer::SerializedFileWriter;
     use parquet::schema::parser::parse_message_type;
     use parquet::schema::types::SchemaDescriptor;
 
     use super::*;
+
+    /// Parquet has no durations: libraries of Arrow say so beside the columns.
+    #[test]
+    fn a_duration_in_another_unit_is_refused() {
+        let open = |arrow: &str| {
+            let about = KeyValue::new(arrow::KEY.to_owned(), arrow.to_owned());
+            let about = WriterProperties::builder().set_key_value_metadata(Some(vec![about]));
+            let (mut bytes, schema) = (Vec::new(), parse_message_type(SCHEMA).unwrap());
+            let writer =
+                SerializedFileWriter::new(&mut bytes, schema.into(), about.build().into()).unwrap();
+            writer.close().unwrap();
+            Rows::open(Bytes::from(bytes)).map(drop)
+        };
+        let error = open(arrow::MICROS).unwrap_err();
+        assert_eq!(error, "column 'at_ns' is a duration in us: write it in ns");
+        assert_eq!(open(arrow::PLAIN), Ok(()));
+    }
 
     #[test]
     fn columns_that_count_something_else_or_are_packed_otherwise_are_refused() {

@@ -3,7 +3,7 @@
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 
-use super::windows::{Loads, Window};
+use super::windows::{Loads, Others, Window};
 use super::{load_json, load_prometheus, load_report, load_sadf};
 use crate::files::open_beside;
 use crate::open;
@@ -39,7 +39,7 @@ pub(super) fn read(path: &Path, workload: &str) -> Result<Loads, TraceError> {
 }
 
 fn windows(mut from: impl BufRead, file: &str, workload: &str) -> Result<Vec<Window>, TraceError> {
-    let mut windows = Vec::new();
+    let (mut windows, mut others) = (Vec::new(), Others::default());
     let mut ended = 0.0;
     let mut line = String::new();
     for index in 0_u64.. {
@@ -69,6 +69,7 @@ fn windows(mut from: impl BufRead, file: &str, workload: &str) -> Result<Vec<Win
             return Err(wrong("expected four columns".to_owned()));
         };
         if disk != workload {
+            others.see(disk);
             continue;
         }
         let [end, reads, writes] = numbers3(numbers).map_err(wrong)?;
@@ -87,7 +88,7 @@ fn windows(mut from: impl BufRead, file: &str, workload: &str) -> Result<Vec<Win
         windows.push(Window { length, reads, writes });
     }
     if windows.is_empty() {
-        let reason = format!("holds no windows of workload '{workload}'");
+        let reason = others.without(workload);
         return Err(TraceError::Format { file: file.to_owned(), reason });
     }
     Ok(windows)
@@ -134,11 +135,14 @@ mod tests {
             ("w1,10,-1,0.5", ":2: '-1' is not a number"),
             ("w1,10,NaN,0.5", ":2: 'NaN' is not a number"),
             ("w1,10,1,0.5\nw1,10,1,0.5", ":3: the window does not end after"),
-            ("w2,10,1,1", "no windows of workload 'w1'"),
+            ("w2,10,1,1\nw3,10,1,1", "no windows of workload 'w1'; it has those of 'w2', 'w3'"),
         ] {
             let error = of(&format!("{HEADER}\n{lines}\n")).unwrap_err();
             assert!(error.contains(reason), "{error}");
         }
+        let many: String = (2..20).map(|n| format!("w{n:02},10,1,1\n")).collect();
+        let error = of(&format!("{HEADER}\n{many}")).unwrap_err();
+        assert!(error.ends_with("'w08', 'w09', others"), "{error}");
         assert!(of("a,b\n").unwrap_err().contains("expected the header"));
     }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::io::Read;
 
 use super::load_report::Readings;
-use super::windows::Loads;
+use super::windows::{Loads, Others};
 use crate::request::TraceError;
 
 /// The windows of one device, of every report that is complete.
@@ -15,7 +15,8 @@ pub(super) fn windows(mut from: impl Read, file: &str, device: &str) -> Result<L
     read.map_err(|source| TraceError::Io { file: file.to_owned(), source })?;
     let text = String::from_utf8_lossy(&text);
     let readings = Readings::new(device);
-    let mut reports = Reports { device, readings, odd: Vec::new(), rows: 0, open: Vec::new() };
+    let (others, odd, open) = Default::default();
+    let mut reports = Reports { device, others, readings, odd, rows: 0, open };
     let (mut key, mut value) = (None, None);
     let format = |reason: String| TraceError::Format { file: file.to_owned(), reason };
     for token in Tokens(&text) {
@@ -85,6 +86,7 @@ struct Object {
 
 struct Reports<'a> {
     device: &'a str,
+    others: Others,
     readings: Readings<'a>,
     open: Vec<Object>,
     /// Times of rows of the device that lack reads or writes.
@@ -118,6 +120,7 @@ impl Reports<'_> {
         for mut disk in object.disks {
             let name = disk.remove("disk_device").unwrap_or_default();
             if name != self.device {
+                self.others.see(&name);
                 continue;
             }
             if !(disk.contains_key("r/s") && disk.contains_key("w/s")) {
@@ -150,9 +153,8 @@ impl Reports<'_> {
         }
         if self.rows == 0 {
             let reason = format!(
-                "holds no windows of workload '{}': it has to be what iostat -xt -o JSON prints, \
-                 or sar -d or sadf -d as text",
-                self.device
+                "{}: it has to be what iostat -xt -o JSON prints, or sar -d or sadf -d as text",
+                self.others.without(self.device)
             );
             return Err(TraceError::Format { file: file.to_owned(), reason });
         }

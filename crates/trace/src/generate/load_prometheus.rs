@@ -5,7 +5,7 @@ use std::io::Read;
 
 use serde::Deserialize;
 
-use super::windows::{Loads, Rate, shares};
+use super::windows::{Loads, Others, Rate, shares};
 use crate::request::TraceError;
 
 /// What a metric's name has as one of its words, or a label of the direction as its value.
@@ -69,7 +69,10 @@ pub(super) fn windows(from: impl Read, file: &str, workload: &str) -> Result<Loa
         return Err(format(format!("the result is a {kind}, not a matrix: use query_range")));
     }
     let rates = rates(&data.result, workload).map_err(format)?;
-    let windows = shares(&rates, file, workload)?;
+    let mut others = Others::default();
+    let labels = data.result.iter().flat_map(|series| &series.metric);
+    labels.filter(|(label, _)| *label != "__name__").for_each(|(_, value)| others.see(value));
+    let windows = shares(&rates, file, workload, &others)?;
     let of_bytes = |series: &Series| {
         let name = series.metric.get("__name__").map_or("", String::as_str);
         series.metric.values().any(|v| v == workload) && words(name).any(|word| word == "bytes")

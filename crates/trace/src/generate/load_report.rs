@@ -2,7 +2,7 @@
 
 use std::io::BufRead;
 
-use super::windows::{Loads, Rate, Window, complete, divided, each_line, number, shares};
+use super::windows::{Loads, Others, Rate, Window, complete, divided, each_line, number, shares};
 use crate::reports::DEVICES;
 use crate::request::TraceError;
 use crate::times::{self, Clock, half};
@@ -52,6 +52,7 @@ impl<'a> Readings<'a> {
 #[derive(Clone, Default)]
 pub(super) struct Report<'a> {
     device: &'a str,
+    others: Others,
     month_first: bool,
     columns: Option<Columns>,
     /// The day in the first line of a report, until a time follows.
@@ -134,6 +135,11 @@ impl Report<'_> {
     /// A line that names no columns: of a device, with a time, or of something else.
     fn other(&mut self, words: &[&str]) -> Result<(), String> {
         let is_row = |of: Columns| words.get(of.device) == Some(&self.device);
+        let other = self.columns.filter(|of| words.len() == of.count && !is_row(*of));
+        let name = other.map(|of| words[of.device]).filter(|name| !name.ends_with(':'));
+        name.filter(|name| number(name).is_err())
+            .into_iter()
+            .for_each(|name| self.others.see(name));
         match self.columns {
             Some(columns @ Columns { kind: Kind::Sar(..), .. }) => {
                 if is_row(columns) {
@@ -184,7 +190,8 @@ impl Report<'_> {
             );
             return Err(TraceError::Format { file: file.to_owned(), reason });
         }
-        shares(if self.measured { &self.rates } else { &[] }, file, self.device)
+        let rates = if self.measured { &self.rates[..] } else { &[] };
+        shares(rates, file, self.device, &self.others)
     }
 
     /// What is not plain about the windows.
@@ -356,7 +363,7 @@ mod tests {
             let windows = of(&text, "sda").unwrap();
             assert_eq!(windows[0], Window { length: 10e9, reads: 0.25, writes: 0.0 }, "{times:?}");
             assert_eq!(windows[1], Window { length: 20e9, reads: 0.75, writes: 1.0 });
-            assert!(of(&text, "sdc").unwrap_err().contains("no windows of workload 'sdc'"));
+            assert!(of(&text, "sdc").unwrap_err().contains("no windows of workload 'sdc'; it has"));
         }
         let no_time = report("", "1,00", "1,00");
         assert!(of(&no_time, "sda").unwrap_err().contains("iostat -xt"));

@@ -2,7 +2,7 @@
 
 use std::io::BufRead;
 
-use super::windows::{Loads, Rate, complete, divided, each_line, number, shares};
+use super::windows::{Loads, Others, Rate, complete, divided, each_line, number, shares};
 use crate::request::TraceError;
 use crate::times::moment;
 
@@ -11,14 +11,15 @@ const ROUNDED: f64 = 1.0;
 
 /// The windows of one device.
 pub(super) fn windows(from: impl BufRead, file: &str, device: &str) -> Result<Loads, TraceError> {
-    let mut export = Export { device, columns: None, zone: None, ended: None, rates: Vec::new() };
+    let mut export = Export { device, ..Export::default() };
     let notes = each_line(from, file, &mut export, Export::line)?;
-    Ok(Loads { windows: shares(&export.rates, file, device)?, notes })
+    Ok(Loads { windows: shares(&export.rates, file, device, &export.others)?, notes })
 }
 
-#[derive(Clone)]
+#[derive(Clone, Default)]
 struct Export<'a> {
     device: &'a str,
+    others: Others,
     /// Places of those that are used, where the rows are of devices, and how many there are.
     columns: Option<([usize; 6], usize)>,
     /// What stands behind all times.
@@ -44,6 +45,7 @@ impl Export<'_> {
         let [interval, timestamp, device, requests, read, written] =
             columns.map(|place| words.get(place).copied().unwrap_or_default());
         if device != self.device {
+            self.others.see(device);
             return Ok(());
         }
         let (now, zone) = time(timestamp)?;
@@ -184,7 +186,7 @@ host;600;2026-11-28 00:10:01 UTC;sda;0;0;0
             (row.replace("h;5", "h;x"), "s:2: 'x' is not a number"),
             (row.replace("h;5", "h;0"), "s:2: the interval is 0"),
             (row.replace("sda;1", "sda;"), "s:2: '' is not a number"),
-            (row.replace("sda", "sdb"), "no windows of workload 'sda'"),
+            (row.replace("sda", "sdb"), "no windows of workload 'sda'; it has those of 'sdb'"),
             (format!("{HEAD}DEV[...];tps\n{row}"), "s:2: all devices stand in one row"),
             (format!("{HEAD}DEV;tps\n{row}"), "s:2: the heading has not all of"),
         ] {

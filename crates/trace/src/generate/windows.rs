@@ -1,5 +1,6 @@
 //! A load over time as windows, each with its part of all requests.
 
+use std::collections::BTreeSet;
 use std::io::BufRead;
 
 use crate::request::{LONGEST, LONGEST_SAID, TraceError};
@@ -31,15 +32,44 @@ pub(super) struct Rate {
     pub(super) writes: f64,
 }
 
+/// The workloads of a file that are not asked for; some of them, where it has many.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Others(BTreeSet<String>);
+
+impl Others {
+    const MOST: usize = 8;
+
+    pub(super) fn see(&mut self, name: &str) {
+        // One more shows that there are more.
+        if self.0.len() <= Self::MOST && !self.0.contains(name) {
+            self.0.insert(name.chars().take(40).collect());
+        }
+    }
+
+    /// Why a file says nothing of `workload`.
+    pub(super) fn without(&self, workload: &str) -> String {
+        let mut names: Vec<_> = self.0.iter().map(|name| format!("'{name}'")).collect();
+        if names.len() > Self::MOST {
+            names[Self::MOST] = "others".to_owned();
+        }
+        let has = match names.is_empty() {
+            true => String::new(),
+            false => format!("; it has those of {}", names.join(", ")),
+        };
+        format!("holds no windows of workload '{workload}'{has}")
+    }
+}
+
 /// Rates as windows, with the part of all requests that each has.
 pub(super) fn shares(
     rates: &[Rate],
     file: &str,
     workload: &str,
+    others: &Others,
 ) -> Result<Vec<Window>, TraceError> {
     let format = |reason: String| TraceError::Format { file: file.to_owned(), reason };
     if rates.is_empty() {
-        return Err(format(format!("holds no windows of workload '{workload}'")));
+        return Err(format(others.without(workload)));
     }
     if rates.iter().map(|rate| rate.seconds).sum::<f64>() * 1e9 > LONGEST.0 as f64 {
         return Err(format(format!("the windows last longer than {LONGEST_SAID}")));

@@ -34,8 +34,8 @@ pub struct DiskLook {
 
 /// A machine that is swept.
 pub trait Bench {
-    /// Holds all fans at a duty.
-    fn set(&mut self, duty: f64) -> Result<()>;
+    /// Holds all fans at a duty, or at the next higher one that they know: the one in force.
+    fn set(&mut self, duty: f64) -> Result<f64>;
     /// Begins to read all disks, for the `attempt`-th time.
     fn read(&mut self, attempt: u64) -> Result<()>;
     /// Ends that.

@@ -155,28 +155,24 @@ impl Drift {
     }
 }
 
-/// By rising duty; the first and the last are of one duty and become one.
+/// By rising duty in force; those of one duty, such as the first and the last, become one.
 fn points(done: &[Measured]) -> (Vec<Point>, Drift) {
-    let mean = |one: f64, other: f64| (one + other) / 2.0;
     let (first, last) = (&done[0], &done[done.len() - 1]);
     let noise = ERRORS * first.error.hypot(last.error);
     let base = first.rate().max(f64::MIN_POSITIVE);
     let drift = Drift { share: (last.rate() - first.rate()) / base, noise: noise / base };
-    let full = Measured {
-        duty: first.duty,
-        rpm: first.rpm.zip(last.rpm).map(|(one, other)| mean(one, other)),
-        disks: first.disks.iter().zip(&last.disks).map(|(a, b)| mean(*a, *b)).collect(),
-        error: first.error.hypot(last.error) / 2.0,
-    };
-    let all: Vec<_> = [&full].into_iter().chain(&done[1..done.len() - 1]).collect();
-    let most = all.iter().map(|step| step.rate()).fold(f64::MIN_POSITIVE, f64::max);
-    let point = |step: &&Measured| Point {
-        duty: step.duty,
+    let mut all = done.to_vec();
+    all.sort_by(|one, other| one.at().total_cmp(&other.at()));
+    let alike = all.chunk_by(|one, other| one.at() == other.at());
+    let all: Vec<_> = alike.filter_map(Measured::mean).collect();
+    let most = all.iter().map(Measured::rate).fold(f64::MIN_POSITIVE, f64::max);
+    let point = |step: &Measured| Point {
+        duty: step.at(),
         rpm: step.rpm,
         bytes_per_second: step.rate(),
         throughput: step.rate() / most,
         spread: step.error / most,
         disk_bytes_per_second: step.disks.clone(),
     };
-    (all.iter().rev().map(point).collect(), drift)
+    (all.iter().map(point).collect(), drift)
 }

@@ -87,7 +87,7 @@ impl<'a> Server<'a> {
 }
 
 impl Bench for Server<'_> {
-    fn set(&mut self, duty: f64) -> Result<()> {
+    fn set(&mut self, duty: f64) -> Result<f64> {
         let held = match self.held.take() {
             Some(held) => held,
             None => {

@@ -59,8 +59,11 @@ impl Head {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Measured {
-    /// Duty of the fans, 0 to 1.
+    /// Duty that the fans were set to, 0 to 1.
     pub duty: f64,
+    /// The one in force, where they know a few speeds alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub in_force: Option<f64>,
     /// Their mean speed.
     pub rpm: Option<f64>,
     /// Bytes per second of each disk.
@@ -71,7 +74,7 @@ pub struct Measured {
 
 impl Measured {
     /// What at least two looks saw.
-    pub fn new(duty: f64, looks: &[Look]) -> Self {
+    pub fn new(duty: f64, in_force: f64, looks: &[Look]) -> Self {
         let rates = |from: &Look, to: &Look| -> Vec<f64> {
             let seconds = (to.at - from.at).as_secs_f64().max(1e-9);
             let read = from.disks.iter().zip(&to.disks);
@@ -86,7 +89,26 @@ impl Measured {
         let speeds = looks.iter().flat_map(|look| look.speeds.iter().flatten());
         let speeds: Vec<f64> = speeds.map(|speed| speed.0).collect();
         let rpm = speeds.iter().sum::<f64>() / speeds.len() as f64;
-        Self { duty, rpm: (!speeds.is_empty()).then_some(rpm), disks, error }
+        let in_force = Some(in_force).filter(|is| *is != duty);
+        Self { duty, in_force, rpm: (!speeds.is_empty()).then_some(rpm), disks, error }
+    }
+
+    /// The mean of measurements at one duty in force, where there are any.
+    pub fn mean(all: &[Self]) -> Option<Self> {
+        let (first, count) = (all.first()?, all.len() as f64);
+        let rpm: Option<f64> = all.iter().map(|one| one.rpm).sum();
+        let disk = |at: usize| all.iter().map(|one| one.disks[at]).sum::<f64>() / count;
+        Some(Self {
+            rpm: rpm.map(|sum| sum / count),
+            disks: (0..first.disks.len()).map(disk).collect(),
+            error: all.iter().map(|one| one.error.powi(2)).sum::<f64>().sqrt() / count,
+            ..*first
+        })
+    }
+
+    /// The duty in force.
+    pub fn at(&self) -> f64 {
+        self.in_force.unwrap_or(self.duty)
     }
 
     /// Bytes per second of all disks.
@@ -98,7 +120,8 @@ impl Measured {
 impl fmt::Display for Measured {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let rpm = self.rpm.map(|rpm| format!(", {rpm:.0} rpm")).unwrap_or_default();
-        write!(f, "fans at {:.0} %{rpm}: {:.2} MB/s", self.duty * 100.0, self.rate() * 1e-6)
+        let more = self.in_force.map(|_| " (the next speed that they know)").unwrap_or_default();
+        write!(f, "fans at {:.0} %{more}{rpm}: {:.2} MB/s", self.at() * 100.0, self.rate() * 1e-6)
     }
 }
 

@@ -72,7 +72,7 @@ impl Sweep<'_> {
         duty: f64,
         attempt: u64,
     ) -> Result<Result<Measured, String>> {
-        bench.set(duty)?;
+        let in_force = bench.set(duty)?;
         bench.read(attempt)?;
         let mut looks = vec![bench.look()?];
         let begun = looks[0].at;
@@ -103,7 +103,7 @@ impl Sweep<'_> {
                 return Ok(Err(users));
             }
             if !look.disks.iter().any(|disk| disk.is_busy) {
-                return Ok(Ok(Measured::new(duty, &looks)));
+                return Ok(Ok(Measured::new(duty, in_force, &looks)));
             }
             if look.at - stopped > PATIENCE {
                 return Err(self.unready(duty, &look));

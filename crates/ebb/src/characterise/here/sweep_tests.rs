@@ -35,6 +35,8 @@ struct Model {
     /// The first disk does not answer, the fan's speed never settles.
     silent: bool,
     restless: bool,
+    /// The fan knows these duties alone.
+    knows: &'static [f64],
 }
 
 /// The shape of Fig. 5: flat up to 40 %.
@@ -50,9 +52,10 @@ impl Model {
 }
 
 impl Bench for Model {
-    fn set(&mut self, duty: f64) -> Result<()> {
+    fn set(&mut self, duty: f64) -> Result<f64> {
+        let duty = self.knows.iter().copied().find(|known| *known >= duty).unwrap_or(duty);
         self.duty = Some(duty);
-        Ok(())
+        Ok(duty)
     }
 
     fn read(&mut self, _attempt: u64) -> Result<()> {
@@ -146,6 +149,26 @@ fn a_disk_that_feels_its_fans_gives_a_curve_with_its_knee() {
     let text = report.text();
     assert!(text.contains("above 40 %") && !text.contains("Drift"), "{text}");
     assert_eq!(model.released, 1);
+}
+
+/// dell-smm knows three or four speeds, and takes the next one.
+#[test]
+fn fans_with_few_speeds_give_a_point_for_each_of_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("curve.toml.steps");
+    let mut model = Model { knows: &[0.4, 0.7, 1.0], ..Model::default() };
+    let mut kept = steps(Some(&path));
+    let (done, said) = swept(&mut model, &mut kept);
+    done.unwrap();
+    assert!(said.contains("fans at 70 % (the next speed that they know), 7001 rpm"), "{said}");
+    let points = report(&kept).points();
+    let duties: Vec<_> = points.iter().map(|(duty, _)| *duty).collect();
+    assert_eq!(duties, [0.4, 0.7, 1.0]);
+    for (duty, throughput) in points {
+        assert!((throughput - share(duty)).abs() < 0.005, "{duty}: {throughput}");
+    }
+    // It goes on where it was, by the duties that were asked for.
+    assert_eq!(steps(Some(&path)).done(), kept.done());
 }
 
 /// What was measured while others used a disk does not count, and the fans are the board's while
