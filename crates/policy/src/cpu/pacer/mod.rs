@@ -335,19 +335,23 @@ impl Pacer {
         self.topology.io_groups().all(|g| self.in_force[g] == wanted[g])
     }
 
-    /// Raises what is asked for to the reserve.
+    /// Raises what is asked for to the reserve: cores of each group, and the one frequency of all.
     fn keep_reserve(&mut self, request: &mut Request) {
         let Some(care) = self.care.filter(|care| care.reserve > 0.0) else { return };
         let highest = self.topology.max_frequency();
+        let mut least = Hertz(0.0);
         self.each_io_group(|pacer, g| {
             let cores = pacer.topology.groups[g].cores;
             if pacer.asked[g].active < care.cores(cores, 1.0) {
                 pacer.ask_active(g, care.cores(cores, 1.0), request, "pacer-plus:reserve");
             }
             let share = f64::from(pacer.asked[g].active) / f64::from(cores);
-            let f = pacer.topology.frequency_at_least(highest * (care.reserve / share));
-            if pacer.asked[g].frequency < f.min(highest) {
-                pacer.ask_frequency(g, f.min(highest), request, "pacer-plus:reserve");
+            least = least.max(highest * (care.reserve / share));
+        });
+        let f = self.topology.frequency_at_least(least).min(highest);
+        self.each_io_group(|pacer, g| {
+            if pacer.asked[g].frequency < f {
+                pacer.ask_frequency(g, f, request, "pacer-plus:reserve");
             }
         });
     }

@@ -40,6 +40,22 @@ proptest! {
     }
 }
 
+/// There is one latency to steer by. What a reserve raises in one group alone, no loss would ever
+/// raise in the others, and their cores would come back in its place.
+#[test]
+fn a_reserve_keeps_one_frequency() {
+    let mut run = plus(Plant::new(20e3), 0.2);
+    for period in 0..2000 {
+        run.step_with(|signals| {
+            let times = if period % 100 == 99 { 3 } else { 1 };
+            signals.io.mean_latency = signals.io.mean_latency.map(|l| Nanos(times * l.0));
+        });
+        let groups = run.groups();
+        let same = groups.windows(2).all(|pair| pair[0].frequency == pair[1].frequency);
+        assert!(same, "{groups:?} after {period} periods");
+    }
+}
+
 /// Cores found active or fast that were not given are an answer to a burst: everything comes back.
 #[test]
 fn a_recall_brings_everything_back() {
