@@ -37,7 +37,7 @@ mod rest;
 mod share;
 
 use choose::Left;
-use cpu::{CPU_PERIOD, Cpu, Load, Point};
+use cpu::{BUSY, CPU_PERIOD, Cpu, Load, Point};
 use peak::Peak;
 use rest::Rest;
 
@@ -147,8 +147,14 @@ pub struct Tide {
     peak: Peak,
     /// Those that nobody waits for, where they can be told and limited.
     rest: Option<Rest>,
-    /// Mean latency of requests, where it is known.
+    /// Bytes of all requests and of all drives in the mean of some turns: parity and caches make
+    /// drives move more or less than is asked for.
+    asked: f64,
+    moved_bytes: f64,
+    /// Mean latency of requests, where it is known, and what of it is spent elsewhere than at the
+    /// cores where nothing is held back.
     mean: f64,
+    elsewhere: Option<f64>,
     readings: u32,
     /// Readings in a row that model and bias cannot explain.
     lies: u32,
@@ -211,7 +217,10 @@ impl Tide {
             load: Load { size: 4096.0, ..Load::default() },
             peak: Peak::new(topology.drives.len()),
             rest: None,
+            asked: 0.0,
+            moved_bytes: 0.0,
             mean: 0.0,
+            elsewhere: None,
             readings: 0,
             lies: 0,
             doubt: 0,
@@ -243,7 +252,7 @@ impl Tide {
             for (way, bytes) in [drive.read_bytes, drive.written_bytes].into_iter().enumerate() {
                 let rate = bytes.unwrap_or_default() as f64 / span;
                 let over = rate > self.limits[at][way] * BURST;
-                limited |= rate > self.limits[at][way] * time * USED_UP;
+                limited |= rate > self.limits[at][way] * time * HELD;
                 self.held[at][way] = rate > self.limits[at][way] * time * HELD;
                 self.exceeds |= over;
                 self.binds &= !(std::mem::replace(&mut self.over[at][way], over) && over);
@@ -255,6 +264,9 @@ impl Tide {
         }
         self.limited = limited;
         let [read, written] = moved;
+        let asked = signals.io.bytes.unwrap_or_default() as f64 / span;
+        self.asked += LEARN * (asked - self.asked);
+        self.moved_bytes += LEARN * (read + written - self.moved_bytes);
         let BestEffortSignals { requests, bytes } = signals.best_effort;
         let io = |count: Option<u64>, rest: Option<u64>| {
             count.unwrap_or_default().saturating_sub(rest.unwrap_or_default())
@@ -277,15 +289,19 @@ impl Tide {
         let own = self.traffic.iter().flatten().sum::<f64>() - rest.bytes * self.joules();
         let users = if is_known { users } else { (0, 0) };
         let own = (own.max(0.0), self.shared);
-        self.peak.learn(users, &self.traffic, own, (came(signals), self.is_waited_for()), span);
+        let held = (self.is_waited_for(), self.most_asked());
+        self.peak.learn(users, &self.traffic, own, (came(signals), self.mean), held, span);
         let requests = self.load.requests + rest.requests;
         let bytes = self.load.requests * self.load.size + rest.requests * rest.size;
         let all = Load { size: bytes / requests.max(1.0), requests, ..Load::default() };
         self.cpu.learn(signals, self.point, all);
-        let by_model = self.cpu.in_force(signals);
+        let now = signals.io.completed.unwrap_or_default() as f64;
+        let now = Load { size: asked * span / now.max(1.0), requests: now / span, bytes: asked };
+        self.learn_elsewhere(now);
+        let by_model = self.cpu.in_force(signals, now);
         if let Some(cpu) = signals.power.cpu {
             // What draws more than it should is believed at once.
-            let ratio = (cpu.0 / by_model.max(1.0)).clamp(0.5, 2.0);
+            let ratio = (cpu.0 / by_model.max(1e-3)).clamp(0.5, 2.0);
             let learn = if ratio > self.ratio { 1.0 } else { LEARN };
             self.ratio += learn * (ratio - self.ratio);
         }
@@ -294,6 +310,19 @@ impl Tide {
         self.past.rotate_right(1);
         self.past[0] = (signals.now, now);
         now
+    }
+
+    /// Learns where requests that nothing holds back spend their time.
+    fn learn_elsewhere(&mut self, now: Load) {
+        let point = &self.cpu.points[self.point];
+        let (service, busy) = self.cpu.alone(point, now);
+        if self.limited || busy > BUSY || self.rest.is_some() || self.mean <= 0.0 {
+            return;
+        }
+        // While the cores stand still nothing is sent either.
+        let elsewhere = (self.mean * point.time - service).max(0.0);
+        let known = self.elsewhere.get_or_insert(elsewhere);
+        *known += LEARN * (elsewhere - *known);
     }
 
     /// The model's mean over the meter's window, or a period, that ended at `at`.
@@ -449,13 +478,16 @@ impl Tide {
         (used * rise.max(1.0)).max(peak).min(self.model.most_traffic.0.max(used))
     }
 
-    /// Watts that a point leaves for traffic.
-    fn room(&self, point: &Point) -> f64 {
+    /// Watts that a point leaves for traffic, each byte of which costs so many joules.
+    fn room(&self, point: &Point, joules: f64) -> f64 {
         // What a meter told before it was found to lie, or was understood, saves nothing.
         let blind = matches!(self.state, State::Blind | State::Boot);
         let bias = if blind { self.bias.max(0.0) } else { self.bias };
         let delivered = (self.allowed - bias) * self.model.efficiency;
-        delivered - self.model.rest.0 - self.ratio * point.packages
+        // Cores draw what traffic makes them busy, and no more than all of them busy.
+        let busy = delivered - self.model.rest.0 - self.ratio * point.packages;
+        let (saves, costs) = self.cpu.saves(point, self.load.size);
+        ((busy + self.ratio * saves) * joules / (joules + self.ratio * costs)).max(busy)
     }
 
     /// Asks for the point, and for limits of rates unless the peak is known to fit without.
