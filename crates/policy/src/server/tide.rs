@@ -140,8 +140,6 @@ pub struct Tide {
     /// Watts at the wall by the meter beyond the model's, and the usual size of what it missed.
     bias: f64,
     spread: f64,
-    /// Measured power of the packages as a share of the model's.
-    ratio: f64,
     /// Requests that somebody waits for.
     load: Load,
     peak: Peak,
@@ -213,7 +211,6 @@ impl Tide {
             allowed: 0.0,
             bias: 0.0,
             spread: 0.0,
-            ratio: 1.0,
             load: Load { size: 4096.0, ..Load::default() },
             peak: Peak::new(topology.drives.len()),
             rest: None,
@@ -299,13 +296,7 @@ impl Tide {
         let now = Load { size: asked * span / now.max(1.0), requests: now / span, bytes: asked };
         self.learn_elsewhere(now);
         let by_model = self.cpu.in_force(signals, now);
-        if let Some(cpu) = signals.power.cpu {
-            // What draws more than it should is believed at once.
-            let ratio = (cpu.0 / by_model.max(1e-3)).clamp(0.5, 2.0);
-            let learn = if ratio > self.ratio { 1.0 } else { LEARN };
-            self.ratio += learn * (ratio - self.ratio);
-        }
-        let packages = signals.power.cpu.unwrap_or(Watts(self.ratio * by_model));
+        let packages = signals.power.cpu.unwrap_or(Watts(by_model));
         let now = self.model.wall(packages, read, written).0;
         self.past.rotate_right(1);
         self.past[0] = (signals.now, now);
@@ -436,7 +427,7 @@ impl Tide {
     /// only readings in a row that are beyond it prove the contrary.
     fn is_unbound(&self, b: f64) -> bool {
         let packages = self.cpu.points.last().map_or(0.0, |all| all.packages);
-        let most = Watts(self.ratio.max(1.0) * packages) + self.model.most_traffic;
+        let most = Watts(self.cpu.ratio.max(1.0) * packages) + self.model.most_traffic;
         let understood = matches!(self.state, State::Tracking | State::Shedding);
         let bias = if understood { self.bias.max(0.0) } else { 0.0 };
         let most = self.model.wall(most, 0.0, 0.0).0 + bias;
@@ -485,9 +476,9 @@ impl Tide {
         let bias = if blind { self.bias.max(0.0) } else { self.bias };
         let delivered = (self.allowed - bias) * self.model.efficiency;
         // Cores draw what traffic makes them busy, and no more than all of them busy.
-        let busy = delivered - self.model.rest.0 - self.ratio * point.packages;
+        let busy = delivered - self.model.rest.0 - self.cpu.ratio * point.packages;
         let (saves, costs) = self.cpu.saves(point, self.load.size);
-        ((busy + self.ratio * saves) * joules / (joules + self.ratio * costs)).max(busy)
+        ((busy + saves) * joules / (joules + costs)).max(busy)
     }
 
     /// Asks for the point, and for limits of rates unless the peak is known to fit without.

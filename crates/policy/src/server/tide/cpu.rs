@@ -14,8 +14,6 @@ const TIMED_CORES: u16 = 2;
 const KNOWN: f64 = 1.25;
 /// How busy work that nobody waits for may make the cores; busier ones make requests wait.
 pub(super) const BUSY: f64 = 0.7;
-/// Share of the cores that has to be without work to tell what they draw then.
-const IDLE: f64 = 0.1;
 
 /// A setting of the cores.
 #[derive(Debug, Clone, Copy)]
@@ -61,7 +59,9 @@ pub(super) struct Cpu {
     pub(super) points: Vec<Point>,
     /// Cores of each group that work other than requests keeps busy.
     others: Vec<f64>,
-    /// What a core without work draws, as a share of a busy one: all of it until it is known.
+    /// Measured power of the packages as a share of the model's, and what a core without work draws
+    /// as a share of what the model says of a busy one: all of it until it is known.
+    pub(super) ratio: f64,
     waiting: f64,
 }
 
@@ -69,7 +69,8 @@ impl Cpu {
     pub(super) fn new(topology: &Topology, model: &PowerModel) -> Self {
         let (topology, model) = (topology.clone(), model.clone());
         let others = vec![0.0; topology.groups.len()];
-        let mut this = Self { topology, model, points: Vec::new(), others, waiting: 1.0 };
+        let mut this =
+            Self { topology, model, points: Vec::new(), others, ratio: 1.0, waiting: 1.0 };
         let (most, low) = (this.largest(), this.topology.min_frequency());
         let limitable = this.topology.limitable;
         let timed = if limitable.time { most.min(TIMED_CORES) } else { 0 };
@@ -132,8 +133,7 @@ impl Cpu {
         (self.model.core_static + self.model.core_dynamic * scaled).0
     }
 
-    /// What the packages draw by the model at what was in force, with such a load; learns what cores
-    /// without work draw of it, where it is known how busy they were and what the packages drew.
+    /// What the packages draw at what was in force, with such a load; learns from what they drew.
     pub(super) fn in_force(&mut self, signals: &Signals, load: Load) -> f64 {
         let group = |g: usize| {
             let setting = signals.in_force.group(g);
@@ -142,25 +142,27 @@ impl Cpu {
         let cores: f64 = self.topology.io_groups().map(|g| f64::from(group(g).0)).sum();
         let time = signals.in_force.cpu_time.value(0).unwrap_or(f64::INFINITY);
         let time = (time / cores.max(1.0)).min(1.0);
-        let all = self.packages(&group, time);
-        let (mut waits, mut waited, mut highest) = (0.0, Some(0.0), Hertz(0.0));
+        let (mut waits, mut highest) = (0.0, Hertz(0.0));
         for g in self.topology.io_groups() {
             let (active, frequency) = group(g);
             let of = f64::from(active);
             let busy = self.others[g] + load.requests * self.takes(g, of, frequency, load.size);
-            waits += (of * time - busy).max(0.0);
-            let told = signals.groups[g].utilisation;
-            waited = waited.zip(told).map(|(sum, busy)| sum + of * (time - busy).max(0.0));
+            let known = signals.groups[g].utilisation.is_some();
+            waits += if known { (of * time - busy).max(0.0) } else { 0.0 };
             highest = highest.max(frequency);
         }
-        let core = self.core(highest);
-        if let Some((waited, Watts(packages))) = waited.zip(signals.power.cpu)
-            && waited > IDLE * cores
-        {
-            let waiting = (1.0 - (all - packages) / (waited * core)).clamp(0.0, 1.0);
-            self.waiting += LEARN * (waiting - self.waiting);
+        let waits = waits * self.core(highest);
+        let works = (self.packages(&group, time) - waits).max(1e-3);
+        let of = |this: &Self| this.ratio * works + this.waiting * waits;
+        if let Some(Watts(packages)) = signals.power.cpu {
+            let missed = packages - of(self);
+            // What draws more than it should is believed at once. Each part has missed as it draws.
+            let learn = if missed > 0.0 { 1.0 } else { LEARN };
+            let part = learn * missed / (works * works + waits * waits);
+            self.ratio = (self.ratio + part * works).clamp(0.5, 2.0);
+            self.waiting = (self.waiting + part * waits).clamp(0.0, self.ratio);
         }
-        all - (1.0 - self.waiting) * waits * core
+        of(self)
     }
 
     /// Watts that cores without work save at a point where only other work than requests is done,
@@ -172,7 +174,7 @@ impl Cpu {
             waits += (cores * point.time - self.others[g]).max(0.0);
             takes += service / size;
         }
-        let watts = (1.0 - self.waiting) * point.core;
+        let watts = (self.ratio - self.waiting) * point.core;
         (watts * waits, watts * takes)
     }
 

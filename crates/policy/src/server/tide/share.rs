@@ -34,6 +34,9 @@ impl Tide {
         let level = if self.is_waited_for() { self.level(drives, most) } else { f64::INFINITY };
         let kept = |drive: usize| {
             let parts = if self.holds(drive) { &self.usual[drive] } else { &drives[drive] };
+            // What is next to nothing holds nothing back.
+            let least = NEWCOMERS * parts.iter().sum::<f64>();
+            let parts = parts.map(|part| part.max(least));
             let sum: f64 = parts.iter().sum();
             let factor = self.need(drives, drive).min(level) / sum.max(1e-9);
             parts.map(|part| part * factor)
