@@ -149,7 +149,7 @@ pub struct Tide {
     /// drives move more or less than is asked for.
     asked: f64,
     moved_bytes: f64,
-    /// Mean latency of requests, where it is known, and what of it is spent elsewhere than at the
+    /// Mean latency of requests, where it is known, and of all what is spent elsewhere than at the
     /// cores where nothing is held back.
     mean: f64,
     elsewhere: Option<f64>,
@@ -282,19 +282,20 @@ impl Tide {
         let kinds = [&signals.io.reads, &signals.io.writes].map(|kind| kind.mean_latency);
         let mean = kinds.into_iter().flatten().min().or(signals.io.mean_latency);
         self.mean = mean.map_or(0.0, Nanos::seconds);
+        let takes = signals.io.mean_latency.map_or(0.0, Nanos::seconds);
         let rest = self.rest.unwrap_or_default().load;
         let own = self.traffic.iter().flatten().sum::<f64>() - rest.bytes * self.joules();
         let users = if is_known { users } else { (0, 0) };
         let own = (own.max(0.0), self.shared);
         let held = (self.is_waited_for(), self.most_asked());
-        self.peak.learn(users, &self.traffic, own, (came(signals), self.mean), held, span);
+        self.peak.learn(users, &self.traffic, own, (came(signals), takes), held, span);
         let requests = self.load.requests + rest.requests;
         let bytes = self.load.requests * self.load.size + rest.requests * rest.size;
         let all = Load { size: bytes / requests.max(1.0), requests, ..Load::default() };
         self.cpu.learn(signals, self.point, all);
         let now = signals.io.completed.unwrap_or_default() as f64;
         let now = Load { size: asked * span / now.max(1.0), requests: now / span, bytes: asked };
-        self.learn_elsewhere(now);
+        self.learn_elsewhere(now, takes);
         let by_model = self.cpu.in_force(signals, now);
         let packages = signals.power.cpu.unwrap_or(Watts(by_model));
         let now = self.model.wall(packages, read, written).0;
@@ -304,14 +305,14 @@ impl Tide {
     }
 
     /// Learns where requests that nothing holds back spend their time.
-    fn learn_elsewhere(&mut self, now: Load) {
+    fn learn_elsewhere(&mut self, now: Load, takes: f64) {
         let point = &self.cpu.points[self.point];
         let (service, busy) = self.cpu.alone(point, now);
-        if self.limited || busy > BUSY || self.rest.is_some() || self.mean <= 0.0 {
+        if self.limited || busy > BUSY || self.rest.is_some() || takes <= 0.0 {
             return;
         }
         // While the cores stand still nothing is sent either.
-        let elsewhere = (self.mean * point.time - service).max(0.0);
+        let elsewhere = (takes * point.time - service).max(0.0);
         let known = self.elsewhere.get_or_insert(elsewhere);
         *known += LEARN * (elsewhere - *known);
     }
