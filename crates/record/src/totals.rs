@@ -16,6 +16,8 @@ pub struct Totals {
     pub(crate) latency_max: Option<Nanos>,
     pub(crate) power: BTreeMap<&'static str, Power>,
     pub(crate) peak: Option<f64>,
+    /// Energy and length of the last cycle.
+    last: (f64, Nanos),
 }
 
 /// Energy, and the time for which it was measured.
@@ -50,7 +52,13 @@ impl Totals {
             power.span += period;
         }
         if let Some(total) = power.total {
-            self.peak = Some(self.peak.unwrap_or_default().max(total.0));
+            // The rest of a period tells of no mean: it counts with the period before.
+            let (joules, before) = std::mem::replace(&mut self.last, ((total * period).0, period));
+            let watts = match period < before {
+                true => (joules + self.last.0) / (before + period).seconds(),
+                false => total.0,
+            };
+            self.peak = Some(self.peak.unwrap_or_default().max(watts));
         }
     }
 }

@@ -19,9 +19,10 @@
 //! 2. The watts that may be drawn, `allowed`, fall at once with the budget and rise by 3 % of it a
 //!    turn.
 //! 3. Of all points (cores, frequency, CPU time; [`cpu`]) that fit, the one that serves most is
-//!    chosen: a point serves what its cores can do and what the watts that it leaves can move. Load
-//!    that has not used up its limits needs no more than twice its [`peak`] of the last minutes; of
-//!    the points that serve that much, the one with the shortest latency is chosen.
+//!    chosen: a point serves what its cores can do, what the watts that it leaves can move, and what
+//!    clients ask for who wait that long for answers. Load that has not used up its limits needs its
+//!    [`peak`] of the last minutes; of the points that serve that much, the one with the shortest
+//!    latency is chosen, or one with room for up to twice the peak where that costs little time.
 //! 4. Work that nobody waits for (*best effort*) has what these leave, of watts and of cores; where
 //!    another point serves more of it and takes hardly longer, that one is chosen. What it fills
 //!    besides the budget it leaves a part of ([`rest`]).
@@ -37,7 +38,7 @@ mod rest;
 mod share;
 
 use choose::Left;
-use cpu::{CPU_PERIOD, Cpu, Load, Point};
+use cpu::{BUSY, CPU_PERIOD, Cpu, Load, Point};
 use peak::Peak;
 use rest::Rest;
 
@@ -140,15 +141,19 @@ pub struct Tide {
     /// Watts at the wall by the meter beyond the model's, and the usual size of what it missed.
     bias: f64,
     spread: f64,
-    /// Measured power of the packages as a share of the model's.
-    ratio: f64,
     /// Requests that somebody waits for.
     load: Load,
     peak: Peak,
     /// Those that nobody waits for, where they can be told and limited.
     rest: Option<Rest>,
-    /// Mean latency of requests, where it is known.
+    /// Bytes of all requests and of all drives in the mean of some turns: parity and caches make
+    /// drives move more or less than is asked for.
+    asked: f64,
+    moved_bytes: f64,
+    /// Mean latency of requests, where it is known, and of all what is spent elsewhere than at the
+    /// cores where nothing is held back.
     mean: f64,
+    elsewhere: Option<f64>,
     readings: u32,
     /// Readings in a row that model and bias cannot explain.
     lies: u32,
@@ -207,11 +212,13 @@ impl Tide {
             allowed: 0.0,
             bias: 0.0,
             spread: 0.0,
-            ratio: 1.0,
             load: Load { size: 4096.0, ..Load::default() },
             peak: Peak::new(topology.drives.len()),
             rest: None,
+            asked: 0.0,
+            moved_bytes: 0.0,
             mean: 0.0,
+            elsewhere: None,
             readings: 0,
             lies: 0,
             doubt: 0,
@@ -243,7 +250,7 @@ impl Tide {
             for (way, bytes) in [drive.read_bytes, drive.written_bytes].into_iter().enumerate() {
                 let rate = bytes.unwrap_or_default() as f64 / span;
                 let over = rate > self.limits[at][way] * BURST;
-                limited |= rate > self.limits[at][way] * time * USED_UP;
+                limited |= rate > self.limits[at][way] * time * HELD;
                 self.held[at][way] = rate > self.limits[at][way] * time * HELD;
                 self.exceeds |= over;
                 self.binds &= !(std::mem::replace(&mut self.over[at][way], over) && over);
@@ -255,6 +262,9 @@ impl Tide {
         }
         self.limited = limited;
         let [read, written] = moved;
+        let asked = signals.io.bytes.unwrap_or_default() as f64 / span;
+        self.asked += LEARN * (asked - self.asked);
+        self.moved_bytes += LEARN * (read + written - self.moved_bytes);
         let BestEffortSignals { requests, bytes } = signals.best_effort;
         let io = |count: Option<u64>, rest: Option<u64>| {
             count.unwrap_or_default().saturating_sub(rest.unwrap_or_default())
@@ -273,27 +283,39 @@ impl Tide {
         let kinds = [&signals.io.reads, &signals.io.writes].map(|kind| kind.mean_latency);
         let mean = kinds.into_iter().flatten().min().or(signals.io.mean_latency);
         self.mean = mean.map_or(0.0, Nanos::seconds);
+        let takes = signals.io.mean_latency.map_or(0.0, Nanos::seconds);
         let rest = self.rest.unwrap_or_default().load;
         let own = self.traffic.iter().flatten().sum::<f64>() - rest.bytes * self.joules();
         let users = if is_known { users } else { (0, 0) };
         let own = (own.max(0.0), self.shared);
-        self.peak.learn(users, &self.traffic, own, (came(signals), self.is_waited_for()), span);
+        let held = (self.is_waited_for(), self.most_asked());
+        self.peak.learn(users, &self.traffic, own, (came(signals), takes), held, span);
         let requests = self.load.requests + rest.requests;
         let bytes = self.load.requests * self.load.size + rest.requests * rest.size;
         let all = Load { size: bytes / requests.max(1.0), requests, ..Load::default() };
         self.cpu.learn(signals, self.point, all);
-        let by_model = self.cpu.in_force(signals);
-        if let Some(cpu) = signals.power.cpu {
-            // What draws more than it should is believed at once.
-            let ratio = (cpu.0 / by_model.max(1.0)).clamp(0.5, 2.0);
-            let learn = if ratio > self.ratio { 1.0 } else { LEARN };
-            self.ratio += learn * (ratio - self.ratio);
-        }
-        let packages = signals.power.cpu.unwrap_or(Watts(self.ratio * by_model));
+        let now = signals.io.completed.unwrap_or_default() as f64;
+        let now = Load { size: asked * span / now.max(1.0), requests: now / span, bytes: asked };
+        self.learn_elsewhere(now, takes);
+        let by_model = self.cpu.in_force(signals, now);
+        let packages = signals.power.cpu.unwrap_or(Watts(by_model));
         let now = self.model.wall(packages, read, written).0;
         self.past.rotate_right(1);
         self.past[0] = (signals.now, now);
         now
+    }
+
+    /// Learns where requests that nothing holds back spend their time.
+    fn learn_elsewhere(&mut self, now: Load, takes: f64) {
+        let point = &self.cpu.points[self.point];
+        let (service, busy) = self.cpu.alone(point, now);
+        if self.limited || busy > BUSY || self.rest.is_some() || takes <= 0.0 {
+            return;
+        }
+        // While the cores stand still nothing is sent either.
+        let elsewhere = (takes * point.time - service).max(0.0);
+        let known = self.elsewhere.get_or_insert(elsewhere);
+        *known += LEARN * (elsewhere - *known);
     }
 
     /// The model's mean over the meter's window, or a period, that ended at `at`.
@@ -407,7 +429,7 @@ impl Tide {
     /// only readings in a row that are beyond it prove the contrary.
     fn is_unbound(&self, b: f64) -> bool {
         let packages = self.cpu.points.last().map_or(0.0, |all| all.packages);
-        let most = Watts(self.ratio.max(1.0) * packages) + self.model.most_traffic;
+        let most = Watts(self.cpu.ratio.max(1.0) * packages) + self.model.most_traffic;
         let understood = matches!(self.state, State::Tracking | State::Shedding);
         let bias = if understood { self.bias.max(0.0) } else { 0.0 };
         let most = self.model.wall(most, 0.0, 0.0).0 + bias;
@@ -449,13 +471,16 @@ impl Tide {
         (used * rise.max(1.0)).max(peak).min(self.model.most_traffic.0.max(used))
     }
 
-    /// Watts that a point leaves for traffic.
-    fn room(&self, point: &Point) -> f64 {
+    /// Watts that a point leaves for traffic, each byte of which costs so many joules.
+    fn room(&self, point: &Point, joules: f64) -> f64 {
         // What a meter told before it was found to lie, or was understood, saves nothing.
         let blind = matches!(self.state, State::Blind | State::Boot);
         let bias = if blind { self.bias.max(0.0) } else { self.bias };
         let delivered = (self.allowed - bias) * self.model.efficiency;
-        delivered - self.model.rest.0 - self.ratio * point.packages
+        // Cores draw what traffic makes them busy, and no more than all of them busy.
+        let busy = delivered - self.model.rest.0 - self.cpu.ratio * point.packages;
+        let (saves, costs) = self.cpu.saves(point, self.load.size);
+        ((busy + saves) * joules / (joules + costs)).max(busy)
     }
 
     /// Asks for the point, and for limits of rates unless the peak is known to fit without.

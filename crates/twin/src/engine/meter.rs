@@ -39,8 +39,9 @@ pub(super) struct Meter {
     parts: Vec<u32>,
     /// Joules up to the end of each period that a late meter still has to tell of.
     passed: VecDeque<(u64, f64)>,
-    /// Energy of the last period.
+    /// Energy of the last period, and its length where it is counted.
     last: Joules,
+    counted: Nanos,
     pub(super) spells: Spells,
     pub(super) outcome: Outcome,
 }
@@ -68,6 +69,7 @@ impl Meter {
             parts: parts.iter().map(|part| part.first).collect(),
             passed: VecDeque::from([(0, 0.0)]),
             last: Joules(0.0),
+            counted: Nanos::ZERO,
             spells: Spells::new(spells)?,
             outcome,
         })
@@ -148,6 +150,7 @@ impl Meter {
     /// Forgets what was counted so far: warm-up is over.
     pub(super) fn restart(&mut self, now: u64) {
         self.counted_from = now;
+        self.counted = Nanos::ZERO;
         let mut histogram = self.outcome.latency.clone();
         histogram.reset();
         let parts = vec![PartTotal::new(&histogram); self.parts.len()];
@@ -235,7 +238,7 @@ impl Meter {
         length: Nanos,
         budget: Option<Watts>,
     ) -> PowerSignals {
-        self.last = energy.total();
+        let before = std::mem::replace(&mut self.last, energy.total());
         self.outcome.energy.add(&energy);
         if let Some(spell) = self.spells.of(start) {
             spell.energy.add(&energy);
@@ -250,7 +253,13 @@ impl Meter {
             ssd: Some(energy.ssd / length),
             fans: Some(energy.fans / length),
         };
-        self.outcome.peak = self.outcome.peak.max(energy.total() / length);
+        // The rest of a period tells of no mean: it counts with the period before.
+        let counted = std::mem::replace(&mut self.counted, length);
+        let (joules, of) = match length < counted {
+            true => (before + self.last, counted + length),
+            false => (self.last, length),
+        };
+        self.outcome.peak = self.outcome.peak.max(joules / of);
         // Drives at caps that sum to the budget are not over it by a rounding error.
         if budget.is_some_and(|budget| energy.ssd / length > budget + CAP_TOLERANCE) {
             self.outcome.over_budget += length;

@@ -3,7 +3,7 @@
 use super::LEARN;
 use crate::Signals;
 use crate::topology::{PowerModel, Topology};
-use crate::units::{Hertz, Nanos};
+use crate::units::{Hertz, Nanos, Watts};
 
 /// Period of the CPU time.
 pub(super) const CPU_PERIOD: Nanos = Nanos::from_millis(100);
@@ -12,8 +12,8 @@ const TIME_STEPS: u32 = 20;
 const TIMED_CORES: u16 = 2;
 /// How far the time of requests may be from what is known of it.
 const KNOWN: f64 = 1.25;
-/// How busy work that nobody waits for may make the cores.
-const BUSY: f64 = 0.7;
+/// How busy work that nobody waits for may make the cores; busier ones make requests wait.
+pub(super) const BUSY: f64 = 0.7;
 
 /// A setting of the cores.
 #[derive(Debug, Clone, Copy)]
@@ -23,8 +23,9 @@ pub(super) struct Point {
     pub(super) frequency: Hertz,
     /// Share of the time for which they run.
     pub(super) time: f64,
-    /// What the packages draw, by the model.
+    /// What the packages draw while all cores are busy, and one of these, by the model.
     pub(super) packages: f64,
+    core: f64,
 }
 
 /// Requests of a kind.
@@ -41,10 +42,11 @@ impl Load {
     /// Takes in that so many requests of so many bytes came in `span` seconds.
     pub(super) fn learn(&mut self, (requests, bytes): (u64, u64), span: f64) {
         self.bytes = bytes as f64 / span;
-        self.requests += LEARN * (requests as f64 / span - self.requests);
         if requests > 0 {
-            self.size += LEARN * (bytes as f64 / requests as f64 - self.size);
+            let size = bytes as f64 / requests as f64;
+            self.size += if self.requests > 0.0 { LEARN } else { 1.0 } * (size - self.size);
         }
+        self.requests += LEARN * (requests as f64 / span - self.requests);
     }
 }
 
@@ -57,13 +59,18 @@ pub(super) struct Cpu {
     pub(super) points: Vec<Point>,
     /// Cores of each group that work other than requests keeps busy.
     others: Vec<f64>,
+    /// Measured power of the packages as a share of the model's, and what a core without work draws
+    /// as a share of what the model says of a busy one: all of it until it is known.
+    pub(super) ratio: f64,
+    waiting: f64,
 }
 
 impl Cpu {
     pub(super) fn new(topology: &Topology, model: &PowerModel) -> Self {
         let (topology, model) = (topology.clone(), model.clone());
         let others = vec![0.0; topology.groups.len()];
-        let mut this = Self { topology, model, points: Vec::new(), others };
+        let mut this =
+            Self { topology, model, points: Vec::new(), others, ratio: 1.0, waiting: 1.0 };
         let (most, low) = (this.largest(), this.topology.min_frequency());
         let limitable = this.topology.limitable;
         let timed = if limitable.time { most.min(TIMED_CORES) } else { 0 };
@@ -94,8 +101,9 @@ impl Cpu {
     }
 
     fn add(&mut self, cores: u16, frequency: Hertz, time: f64) {
-        let mut point = Point { cores, frequency, time, packages: 0.0 };
+        let mut point = Point { cores, frequency, time, packages: 0.0, core: 0.0 };
         point.packages = self.packages(&|g| (self.cores(g, &point), frequency), time);
+        point.core = self.core(frequency);
         self.points.push(point);
     }
 
@@ -118,24 +126,81 @@ impl Cpu {
         (serving + (self.model.core_static + self.model.core_dynamic) * jobs).0
     }
 
-    /// The same of what was in force.
-    pub(super) fn in_force(&self, signals: &Signals) -> f64 {
+    /// What a busy core draws at that frequency.
+    fn core(&self, frequency: Hertz) -> f64 {
+        let share = frequency / self.topology.max_frequency();
+        let scaled = share.powf(self.model.exponent);
+        (self.model.core_static + self.model.core_dynamic * scaled).0
+    }
+
+    /// What the packages draw at what was in force, with such a load; learns from what they drew.
+    pub(super) fn in_force(&mut self, signals: &Signals, load: Load) -> f64 {
         let group = |g: usize| {
             let setting = signals.in_force.group(g);
             (setting.active, setting.frequency)
         };
-        let cores: u16 = self.topology.io_groups().map(|g| group(g).0).sum();
+        let cores: f64 = self.topology.io_groups().map(|g| f64::from(group(g).0)).sum();
         let time = signals.in_force.cpu_time.value(0).unwrap_or(f64::INFINITY);
-        self.packages(&group, (time / f64::from(cores.max(1))).min(1.0))
+        let time = (time / cores.max(1.0)).min(1.0);
+        let (mut waits, mut highest) = (0.0, Hertz(0.0));
+        for g in self.topology.io_groups() {
+            let (active, frequency) = group(g);
+            let of = f64::from(active);
+            let busy = self.others[g] + load.requests * self.takes(g, of, frequency, load.size);
+            let known = signals.groups[g].utilisation.is_some();
+            waits += if known { (of * time - busy).max(0.0) } else { 0.0 };
+            highest = highest.max(frequency);
+        }
+        let waits = waits * self.core(highest);
+        let works = (self.packages(&group, time) - waits).max(1e-3);
+        let of = |this: &Self| this.ratio * works + this.waiting * waits;
+        if let Some(Watts(packages)) = signals.power.cpu {
+            let missed = packages - of(self);
+            // What draws more than it should is believed at once. Each part has missed as it draws.
+            let learn = if missed > 0.0 { 1.0 } else { LEARN };
+            let part = learn * missed / (works * works + waits * waits);
+            self.ratio = (self.ratio + part * works).clamp(0.5, 2.0);
+            self.waiting = (self.waiting + part * waits).clamp(0.0, self.ratio);
+        }
+        of(self)
+    }
+
+    /// Watts that cores without work save at a point where only other work than requests is done,
+    /// and joules that a byte of requests of `size` costs these cores.
+    pub(super) fn saves(&self, point: &Point, size: f64) -> (f64, f64) {
+        let (mut waits, mut takes) = (0.0, 0.0);
+        for g in self.topology.io_groups() {
+            let (cores, service) = self.service(g, point, size);
+            waits += (cores * point.time - self.others[g]).max(0.0);
+            takes += service / size;
+        }
+        let watts = (self.ratio - self.waiting) * point.core;
+        (watts * waits, watts * takes)
     }
 
     /// Cores of group `g` at a point, and seconds that a request of `size` bytes takes on one.
     fn service(&self, g: usize, point: &Point, size: f64) -> (f64, f64) {
-        let work = self.model.work.get(g).copied().unwrap_or_default();
         let cores = f64::from(self.cores(g, point));
+        (cores, self.takes(g, cores, point.frequency, size))
+    }
+
+    /// Seconds that a request of `size` bytes takes on one of so many cores of group `g`.
+    fn takes(&self, g: usize, cores: f64, frequency: Hertz, size: f64) -> f64 {
+        let work = self.model.work.get(g).copied().unwrap_or_default();
         let cycles = work.cycles + work.per_byte * size;
-        let service = cycles / point.frequency.0 + work.contention * (cores - 1.0);
-        (cores, service.max(1e-12))
+        (cycles / frequency.0 + work.contention * (cores - 1.0)).max(1e-12)
+    }
+
+    /// Seconds that a request takes at the cores at a point, without waiting, and how busy such a
+    /// load makes the busiest of the groups.
+    pub(super) fn alone(&self, point: &Point, load: Load) -> (f64, f64) {
+        let (mut sum, mut most) = (0.0, 0.0_f64);
+        for g in self.topology.io_groups() {
+            let (cores, service) = self.service(g, point, load.size);
+            let busy = (load.requests * service + self.others[g]) / (cores * point.time);
+            (sum, most) = (sum + service, most.max(busy));
+        }
+        (sum, most)
     }
 
     /// Takes in what the cores did at `point` beside `load`, as far as that is known: as many tasks

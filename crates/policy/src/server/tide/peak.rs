@@ -1,7 +1,7 @@
 //! The largest demand of the last minutes: what comes in bursts comes again.
 
 use super::cpu::Load;
-use super::{GROWTH, USED_UP};
+use super::{GROWTH, HELD};
 
 /// Seconds in which what is known of a demand that does not come again halves, and in which what
 /// is kept for a drive does while another one waits for it.
@@ -15,6 +15,8 @@ const KNOWN: u32 = 20;
 pub(super) struct Peak {
     requests: f64,
     bytes: f64,
+    /// Requests that were under way at a time.
+    pub(super) clients: f64,
     /// Watts of their traffic.
     pub(super) watts: f64,
     /// Watts of what was read from and written to each drive.
@@ -25,18 +27,20 @@ pub(super) struct Peak {
 impl Peak {
     pub(super) fn new(drives: usize) -> Self {
         let drives = vec![[0.0; 2]; drives];
-        Self { requests: 0.0, bytes: 0.0, watts: 0.0, drives, turns: 0 }
+        Self { requests: 0.0, bytes: 0.0, clients: 0.0, watts: 0.0, drives, turns: 0 }
     }
 
     /// Takes in the requests, bytes and watts of a turn of `span` seconds, in which there was
     /// `room` for so many watts. Of these only the part `came` has come in it: the rest has waited
-    /// for it and is no demand. `waits` says whether any limit holds a drive back.
+    /// for it and is no demand; they took `mean` seconds. `waits` says whether any limit holds a
+    /// drive back, and `most` what as many watts as that may become without.
     pub(super) fn learn(
         &mut self,
         (requests, bytes): (u64, u64),
         traffic: &[[f64; 2]],
         (watts, room): (f64, f64),
-        (came, waits): (f64, bool),
+        (came, mean): (f64, f64),
+        (waits, most): (bool, f64),
         span: f64,
     ) {
         let kept = |half: f64| 0.5_f64.powf(span / half);
@@ -44,9 +48,12 @@ impl Peak {
         let take = |peak: &mut f64, now: f64| *peak = (*peak * kept_of[0]).max(came * now);
         take(&mut self.requests, requests as f64 / span);
         take(&mut self.bytes, bytes as f64 / span);
+        // Little's law.
+        self.clients = (self.clients * kept_of[0]).max(requests as f64 / span * mean);
         // Nobody knows how much more it would have been.
-        let is_held = self.is_known() && watts > USED_UP * room;
-        take(&mut self.watts, if is_held { GROWTH * watts } else { watts });
+        let is_held = self.is_known() && watts > HELD * room;
+        let grown = (GROWTH * watts).min(most).max(watts);
+        take(&mut self.watts, if is_held { grown } else { watts });
         for (peak, now) in self.drives.iter_mut().flatten().zip(traffic.iter().flatten()) {
             *peak = (*peak * kept_of[1]).max(came * now);
         }

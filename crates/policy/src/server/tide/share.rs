@@ -34,6 +34,10 @@ impl Tide {
         let level = if self.is_waited_for() { self.level(drives, most) } else { f64::INFINITY };
         let kept = |drive: usize| {
             let parts = if self.holds(drive) { &self.usual[drive] } else { &drives[drive] };
+            // What is next to nothing is not held back.
+            let least = NEWCOMERS * parts.iter().sum::<f64>();
+            let least = self.held[drive].map(|held| if held { least } else { 0.0 });
+            let parts = [parts[0].max(least[0]), parts[1].max(least[1])];
             let sum: f64 = parts.iter().sum();
             let factor = self.need(drives, drive).min(level) / sum.max(1e-9);
             parts.map(|part| part * factor)

@@ -69,7 +69,8 @@ fn a_backlog_is_no_peak() {
     let mut peak = Peak::new(1);
     let traffic = [[2.0, 4.0]];
     let turn = |peak: &mut Peak, came: f64| {
-        peak.learn((1000, 4_000_000), &traffic, (6.0, 1e9), (came, false), 0.5);
+        let (watts, held) = ((6.0, 1e9), (false, f64::INFINITY));
+        peak.learn((1000, 4_000_000), &traffic, watts, (came, 1e-4), held, 0.5);
         (peak.load(0.0).requests, peak.watts, peak.drives[0])
     };
     assert_eq!(turn(&mut peak, 0.25), (500.0, 1.5, [0.5, 1.0]));
