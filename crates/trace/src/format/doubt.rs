@@ -5,9 +5,9 @@ use std::ops::Range;
 use jiff::SignedDuration;
 use jiff::civil::Date;
 
-use super::columns::TIMES;
+use super::columns::{Columns, TIMES};
 use super::heading::contradiction;
-use super::{Format, SECTOR};
+use super::{Format, Line, SECTOR};
 use crate::request::Request;
 
 /// Years in which traces begin.
@@ -56,6 +56,26 @@ fn clock(format: Format, columns: &str, at: u128) -> Option<(String, String)> {
         "its first time is in {begins} (in {other} it is in {year}) if it is in {unit} since {zero}"
     );
     Some((what, instead))
+}
+
+/// The same of a `line` that fits no format: it is one of a format whose clock tells the date, but for
+/// the unit of that.
+pub(super) fn beyond(line: &[u8]) -> Option<String> {
+    Format::ALL.into_iter().find_map(|format| {
+        let (columns, zero) = (format.columns()?, format.clock()?);
+        let unit = columns.split(',').find_map(|column| column.strip_prefix("time:"))?;
+        let (other, begins, instead) = TIMES.into_iter().find_map(|(other, _)| {
+            let instead = columns.replace(&format!("time:{unit}"), &format!("time:{other}"));
+            let parsed = instead.parse::<Columns>().ok()?.parser().line(line).ok()?;
+            let Line::Request(request) = parsed else { return None };
+            let begins = year(1970, request.at.0.into())?;
+            YEARS.contains(&begins).then_some((other, begins, instead))
+        })?;
+        let what = format!(
+            "its first time is no date if it is in {unit} since {zero} (in {other} it is in {begins})"
+        );
+        Some(said(format, (what, instead)))
+    })
 }
 
 /// The year in which a clock of ns is at `nanos` that was 0 when the year `zero` began.
@@ -132,6 +152,14 @@ mod tests {
             let error = refused(text);
             assert!(error.contains(begins) && error.contains(instead), "{error}");
             assert!(error.contains("or confirm those of"), "{error}");
+        }
+        for (text, instead) in [
+            ("419,W,0,4096,1577808144360767000\n", "device,op,offset:bytes,size:bytes,time:ns,"),
+            ("1538323200123,12910952,128,0,1063\n", "time:ms,offset:sectors,size:sectors,"),
+            ("t,r,o,l,p,s\n1455592061106,0.0001,R,0,125116776448,8192\n", "time:ms,latency:s"),
+        ] {
+            let error = refused(text);
+            assert!(error.contains("no date") && error.contains(instead), "{error}");
         }
         // Those that were moved to 0 are what they were.
         for moved in [
