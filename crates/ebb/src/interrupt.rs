@@ -32,9 +32,9 @@ pub fn watch() -> Result<()> {
     Ok(())
 }
 
-/// From now on, a file that reaches its limit (`ulimit -f`) is a write that fails, like a full disk:
-/// by default the signal ends the process, which may hold settings. Programs that are started have
-/// the default.
+/// From now on, a file that reaches its limit (`ulimit -f`) is a write that fails, as on a full
+/// disk: by default the signal ends the process, which may hold settings. Programs that are started
+/// have the default.
 ///
 /// # Errors
 /// When the system refuses it.

@@ -186,8 +186,8 @@ fn totals_of_process(line: &[u8]) -> bool {
     })
 }
 
-/// What blktrace itself prints at its end (blktrace.c, `show_stats`), which stands in the file as well
-/// where both wrote there: how many events a device or all of them lost by such a line.
+/// What blktrace itself prints at its end (blktrace.c, `show_stats`), which stands in the file as
+/// well where both wrote there: how many events a device or all of them lost by such a line.
 fn statistics(line: &[u8]) -> Option<u64> {
     let line = line.trim_ascii();
     let is_name = line.starts_with(b"=== ") && line.ends_with(b" ===");
