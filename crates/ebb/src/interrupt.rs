@@ -9,7 +9,7 @@ use std::sync::{Arc, OnceLock};
 
 use anyhow::{Context, Result};
 use ebb_trace::files;
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGINT, SIGTERM, SIGXFSZ};
 use signal_hook::flag;
 
 use crate::exit::Interrupted;
@@ -29,6 +29,17 @@ pub fn watch() -> Result<()> {
             .context("cannot watch for signals")?;
     }
     files::stop_when(self::asked);
+    Ok(())
+}
+
+/// From now on, a file that reaches its limit (`ulimit -f`) is a write that fails, as on a full
+/// disk: by default the signal ends the process, which may hold settings. Programs that are started
+/// have the default.
+///
+/// # Errors
+/// When the system refuses it.
+pub fn outlive_limits() -> Result<()> {
+    flag::register(SIGXFSZ, Arc::default()).context("cannot watch for signals")?;
     Ok(())
 }
 

@@ -47,7 +47,8 @@ mod verify;
 
 use std::process::ExitCode;
 
-use clap::FromArgMatches;
+use anyhow::Result;
+use clap::{ArgMatches, FromArgMatches};
 
 use command::{Cli, Command, command};
 
@@ -55,8 +56,18 @@ fn main() -> ExitCode {
     let command = command();
     let matches = command.clone().get_matches();
     let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
-    let done = match cli.command {
-        Command::Sim(args) => sim::run(*args, &command, &matches),
+    let done = interrupt::outlive_limits().and_then(|()| execute(cli, &command, &matches));
+    let code = match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => exit::report(&error, interrupt::asked()),
+    };
+    out::finish();
+    code
+}
+
+fn execute(cli: Cli, command: &clap::Command, matches: &ArgMatches) -> Result<()> {
+    match cli.command {
+        Command::Sim(args) => sim::run(*args, command, matches),
         Command::Trace(command) => trace::run(&command),
         Command::Load(args) => load::run(&args),
         Command::Replay(args) => replay::run(&args),
@@ -76,11 +87,5 @@ fn main() -> ExitCode {
         Command::Config(command) => run::configuration(&command),
         Command::Completions { shell } => manual::completions(shell),
         Command::Man { folder } => manual::pages(&folder),
-    };
-    let code = match done {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => exit::report(&error, interrupt::asked()),
-    };
-    out::finish();
-    code
+    }
 }

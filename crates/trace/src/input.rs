@@ -8,6 +8,9 @@ use crate::format::{Fault, Line, LineParser, Records};
 
 /// The longest line that is read; a longer one is none of any format.
 const MOST_IN_LINE: usize = 64 * 1024;
+/// What a line with zeros is told to be.
+const UNWRITTEN: &str = "zeros in place of text: a crash, or a log that was emptied while it was \
+                         written, leaves them in a file";
 /// Bytes asked of the system at once.
 const BUFFER: usize = 256 * 1024;
 
@@ -151,7 +154,11 @@ impl Records for Lines {
                 self.heading = Heading::Passed;
                 return Ok(Some(Line::Header));
             }
-            return parsed.map(Some).map_err(Fault::Record);
+            let told = |reason| match memchr::memchr(0, line) {
+                Some(_) => Fault::Record(UNWRITTEN.to_owned()),
+                None => Fault::Record(reason),
+            };
+            return parsed.map(Some).map_err(told);
         }
     }
 

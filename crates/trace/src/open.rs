@@ -181,15 +181,17 @@ fn begun(
     name: &str,
     mut from: Box<dyn Read + Send>,
 ) -> Result<(Head, Box<dyn Read + Send>), TraceError> {
-    let magic = head_of(&mut from, MAGIC);
-    let packed = magic.bytes.clone();
-    let mut plain = unpacked(&packed, Box::new(magic.then(from)))
-        .map_err(|source| TraceError::Io { file: name.to_owned(), source })?;
-    let mut head = head_of(&mut plain, HEAD);
+    for _ in 0..LAYERS {
+        let magic = head_of(&mut from, MAGIC);
+        let packed = magic.bytes.clone();
+        from = unpacked(&packed, Box::new(magic.then(from)))
+            .map_err(|source| TraceError::Io { file: name.to_owned(), source })?;
+    }
+    let mut head = head_of(&mut from, HEAD);
     if head.bytes.starts_with(UTF8_MARK) {
         head.bytes.drain(..UTF8_MARK.len());
     }
-    Ok((head, plain))
+    Ok((head, from))
 }
 
 /// Text that is no trace, unpacked, and how it begins; `name` is for messages.
@@ -209,7 +211,8 @@ pub(crate) fn text(
 /// members or frames are read to the end.
 fn unpacked(magic: &[u8], from: Box<dyn Read + Send>) -> io::Result<Box<dyn Read + Send>> {
     Ok(match magic {
-        [0x1f, 0x8b, ..] => Box::new(Gzip::new(BufReader::new(from))),
+        // 8, deflate, is the only method there is.
+        [0x1f, 0x8b, 8, ..] => Box::new(Gzip::new(BufReader::new(from))),
         [0x28, 0xb5, 0x2f, 0xfd] | [0x50..=0x5f, 0x2a, 0x4d, 0x18] => {
             Box::new(zstd::stream::read::Decoder::new(from)?)
         }
@@ -221,6 +224,8 @@ fn unpacked(magic: &[u8], from: Box<dyn Read + Send>) -> io::Result<Box<dyn Read
 const UTF8_MARK: &[u8] = b"\xef\xbb\xbf";
 /// Bytes by which gzip and zstd are known.
 const MAGIC: usize = 4;
+/// What is packed again, as servers and scripts do to a file that was, is unpacked as often.
+const LAYERS: usize = 2;
 
 fn known(name: &str, head: &Head) -> Result<Format, TraceError> {
     // Rows of other programs may fit a format without marks.

@@ -219,7 +219,9 @@ fn gzip_and_zstd_are_undone_by_their_magic_not_their_name() {
     let plain = all(&mut opened(&text, false).unwrap()).unwrap();
     let (first, second) = text.as_bytes().split_at(text.len() / 2);
     let frames = [zstd::encode_all(first, 3).unwrap(), zstd::encode_all(second, 3).unwrap()];
-    for packed in [gzip(text.as_bytes()), [gzip(first), gzip(second)].concat(), frames.concat()] {
+    let twice = [gzip(&gzip(text.as_bytes())), gzip(&frames.concat())];
+    let once = [gzip(text.as_bytes()), [gzip(first), gzip(second)].concat(), frames.concat()];
+    for packed in once.into_iter().chain(twice) {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("trace.txt");
         std::fs::write(&path, packed).unwrap();
@@ -254,6 +256,14 @@ fn a_truncated_archive_names_the_file_and_how_far_it_went() {
     }
     let error = open_bytes("cut.gz", gzip(b"x")[..12].to_vec(), &OpenOptions::default());
     assert!(matches!(error, Err(TraceError::Io { .. })));
+}
+
+#[test]
+fn zeros_in_a_text_are_told_as_what_they_are() {
+    let text = [many(20_000).as_bytes(), &[0; 4096], b"\n1 2 3 8 0\n"].concat();
+    let mut reader = open_bytes("t", text, &OpenOptions::default()).unwrap();
+    let error = all(&mut reader).unwrap_err().to_string();
+    assert!(error.contains("t:20001: zeros in place of text"), "{error}");
 }
 
 #[test]

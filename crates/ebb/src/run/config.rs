@@ -18,7 +18,7 @@ use toml::de::{DeTable, DeValue};
 
 pub use machine::{Fan, Machine};
 
-use super::schedule::{InEffect, Span};
+use super::schedule::{InEffect, Span, are_budgets};
 use super::share::{some_tolerance, tolerance};
 use super::trial;
 use crate::exit::usage;
@@ -389,8 +389,11 @@ impl Config {
         self.server_budget.into_iter().chain(spans)
     }
 
-    /// What is wrong with the budget of the drives.
+    /// What is no budget, or wrong with that of the drives.
     fn wrong_of_drives(&self, owned: &[Control]) -> Option<(String, String)> {
+        if let Err((key, why)) = are_budgets(self.ssd_budget, self.server_budget) {
+            return Some((key.to_owned(), why.to_owned()));
+        }
         let policy = &self.policy;
         let budgeted = match self.schedule.iter().position(Span::has_budget) {
             _ if self.ssd_budget.is_some() => Some("ssd_budget".to_owned()),

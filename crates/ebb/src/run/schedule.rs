@@ -65,6 +65,7 @@ impl Span {
         if self.from == self.to {
             return Err(("to", " is from: what holds all day is written outside of [[schedule]]"));
         }
+        are_budgets(self.ssd_budget, self.server_budget)?;
         let sets = self.plf.is_some() || self.has_budget() || self.server_budget.is_some();
         let nothing = " sets nothing: write plf, ssd_budget or server_budget";
         if sets { Ok(()) } else { Err(("from", nothing)) }
@@ -82,6 +83,19 @@ impl Span {
             now >= self.from || now < self.to
         }
     }
+}
+
+/// Whether budgets are more than nothing.
+///
+/// # Errors
+/// The key of what is not, and what would be right.
+pub fn are_budgets(
+    drives: Option<Watts>,
+    server: Option<Watts>,
+) -> Result<(), (&'static str, &'static str)> {
+    let all = [("ssd_budget", drives), ("server_budget", server)];
+    let none = all.into_iter().find(|(_, budget)| budget.is_some_and(|budget| budget.0 <= 0.0));
+    none.map_or(Ok(()), |(key, _)| Err((key, " is no budget: write more than 0 W")))
 }
 
 /// What holds at some time.

@@ -66,6 +66,29 @@ fn lines_that_are_lost_are_counted() {
     assert_eq!(copy.fan(), "5");
 }
 
+/// A log that has reached the limit of a file (`ulimit -f`, `LimitFSIZE=`) ends neither worker nor
+/// supervisor, which hold settings.
+#[test]
+fn a_log_at_its_limit_stops_nothing() {
+    let copy = Copy::new();
+    let before = copy.all();
+    let log = copy.folder.path().join("log");
+    std::fs::write(&log, [b'.'; 128 << 10]).unwrap();
+    let limited = |args: &[String]| {
+        let log = || File::options().append(true).open(&log).unwrap();
+        let limit = ["-c", "ulimit -f 128 && exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_ebb")];
+        Command::new("sh").args(limit).args(args).stdout(log()).stderr(log()).spawn().unwrap()
+    };
+    let mut child = limited(&copy.run(&["--apply", "--json", "--samples"]));
+    waits_for_the_fan(&copy, "1");
+    std::thread::sleep(Duration::from_millis(500));
+    kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+    assert_eq!(std::fs::metadata(&log).unwrap().len(), 128 << 10);
+    std::fs::remove_file(&log).unwrap();
+    assert_eq!(copy.all(), before);
+}
+
 /// Who observes does it for its reader; who acts goes on.
 #[test]
 fn a_reader_that_has_gone_ends_what_only_observes() {

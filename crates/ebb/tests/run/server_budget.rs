@@ -298,6 +298,16 @@ fn what_a_configuration_cannot_mean_is_refused_with_its_line() {
         (span("24:00", "plf = 0.1"), "line 3: midnight is \"00:00\""),
         (span("22:00", "plf = 0.1"), "line 3: schedule.0.to is from"),
         (span("23:00", ""), "line 2: schedule.0.from sets nothing"),
+        (
+            "policy = 'pacman'\nssd_budget = '-1 W'".to_owned(),
+            "line 2: ssd_budget is no budget: write more than 0 W",
+        ),
+        ("policy = 'tide'\nserver_budget = '0 W'".to_owned(), "line 2: server_budget is no budget"),
+        (
+            "policy = 'tide'\nserver_budget = '300 W'\n".to_owned()
+                + &span("23:00", "server_budget = '-5 W'"),
+            "line 6: schedule.0.server_budget is no budget",
+        ),
     ] {
         fs::write(&file, &text).unwrap();
         let (code, error) = fails(&["config", "check", &file]);

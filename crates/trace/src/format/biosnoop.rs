@@ -76,7 +76,7 @@ impl LineParser for Biosnoop {
         }
         // On standard error, which may be in the file as well.
         if self.lost.says(line) {
-            return Ok(Line::Header);
+            return Ok(Line::Other);
         }
         let mut fields: Vec<&[u8]> = Columns::blanks(line).collect();
         let is_heading = |name: &&[u8]| matches!(*name, b"DISK" | b"DEV" | b"BYTES" | b"COMM");
@@ -306,6 +306,7 @@ fn kind(text: &[u8], size: u64) -> Result<Option<Op>, ()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{OpenOptions, Source, open_bytes};
 
     fn read(parser: &mut Biosnoop, line: &str) -> Request {
         match parser.line(line.as_bytes()) {
@@ -389,10 +390,27 @@ mod tests {
     }
 
     #[test]
+    fn rows_behind_lost_events_are_put_in_order() {
+        let text = "TIME(s) COMM PID DISK T SECTOR BYTES LAT(ms)\n1.0 a 1 sda R 8 4096 0.5\n\
+                    2.0 a 1 sda R 16 4096 0.5\nPossibly lost 12 samples\n\
+                    1.9999 a 1 sda R 24 4096 0.5\n";
+        let mut all = Vec::new();
+        let reader = open_bytes("t", text.as_bytes().to_vec(), &OpenOptions::default());
+        reader.unwrap().fill(&mut all).unwrap();
+        assert_eq!(
+            all.iter().map(|request| request.offset).collect::<Vec<_>>(),
+            [4096, 12288, 8192]
+        );
+    }
+
+    #[test]
     fn what_was_lost_is_told() {
         let mut parser = Biosnoop::default();
         for line in ["Possibly lost 12 samples", "lost 3 events on CPU #2", "Lost 5 events", "^C"] {
-            assert_eq!(parser.line(line.as_bytes()), Ok(Line::Header), "{line}");
+            assert!(
+                matches!(parser.line(line.as_bytes()), Ok(Line::Header | Line::Other)),
+                "{line}"
+            );
         }
         let notes = parser.notes();
         assert!(notes.len() == 1 && notes[0].starts_with("20 events were lost"), "{notes:?}");

@@ -118,7 +118,9 @@ impl Blkparse {
             if let Some(skips) = line.strip_prefix(b"Skips:").filter(|_| self.summary) {
                 self.lost.add(skipped(skips));
             }
-            let is_known = self.summary || line.starts_with(b"Input file ");
+            let dropped = statistics(line);
+            self.lost.at_least(dropped.unwrap_or_default());
+            let is_known = self.summary || dropped.is_some() || line.starts_with(b"Input file ");
             return if is_known { Ok(None) } else { Err(reason) };
         }
         columns.unsigned("processor")?;
@@ -182,6 +184,25 @@ fn totals_of_process(line: &[u8]) -> bool {
         memchr::memrchr(b'(', line).is_some_and(|at| at > 0 && line[at + 1..].iter().all(number))
             || line.starts_with(b"Total (")
     })
+}
+
+/// What blktrace itself prints at its end (blktrace.c, `show_stats`), which stands in the file as
+/// well where both wrote there: how many events a device or all of them lost by such a line.
+fn statistics(line: &[u8]) -> Option<u64> {
+    let line = line.trim_ascii();
+    let is_name = line.starts_with(b"=== ") && line.ends_with(b" ===");
+    let counts = line.ends_with(b" KiB data");
+    let is_count = counts && (line.starts_with(b"CPU") || line.starts_with(b"Total:"));
+    let is_sum = line.starts_with(b"You have ") && line.ends_with(b" dropped events");
+    let is_advice = line.starts_with(b"Consider using a larger buffer size");
+    let count = match memchr::memmem::find(line, b"(dropped ") {
+        Some(at) if is_count => &line[at + b"(dropped ".len()..],
+        _ if is_sum => &line[b"You have ".len()..],
+        _ => b"",
+    };
+    let digits = count.iter().position(|byte| !byte.is_ascii_digit()).unwrap_or(count.len());
+    let dropped = field::unsigned(&count[..digits], "count").unwrap_or_default();
+    (is_name || is_count || is_sum || is_advice).then_some(dropped)
 }
 
 /// How many events are missing, by ` 3 forward (1,234 -  12.3%)` (blkparse.c): numbers are

@@ -8,7 +8,7 @@ use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
 
 use super::blkparse::kind;
-use super::field::{self, Line, LineParser, Reason, shown};
+use super::field::{self, Line, LineParser, Lost, Reason, shown};
 use super::names::Names;
 use super::vscsi_csv::operation as scsi;
 use crate::request::{Op, Request};
@@ -74,7 +74,8 @@ impl Columns {
     /// A parser of such lines.
     pub(crate) fn parser(self) -> Box<dyn LineParser> {
         let (separator, names, month_first) = (None, Names::default(), None);
-        Box::new(Delimited { columns: self, separator, names, month_first })
+        let lost = Lost::default();
+        Box::new(Delimited { columns: self, separator, names, month_first, lost })
     }
 
     /// Whether lines of so many columns are meant.
@@ -194,11 +195,15 @@ struct Delimited {
     names: Names,
     /// Whether dates whose year is last have the month first, once one has told.
     month_first: Option<bool>,
+    lost: Lost,
 }
 
 impl LineParser for Delimited {
     fn line(&mut self, line: &[u8]) -> Result<Line, Reason> {
         let line = line.trim_ascii();
+        if is_of_bpftrace(line) || self.lost.says(line) {
+            return Ok(Line::Other);
+        }
         let columns = self.columns;
         let separator = *self.separator.get_or_insert_with(|| columns.separator(line));
         let fields = fields(line, separator)?;
@@ -207,6 +212,18 @@ impl LineParser for Delimited {
         }
         Ok(self.request(&fields, separator != b',')?.map_or(Line::Other, Line::Request))
     }
+
+    fn notes(&self) -> Vec<String> {
+        self.lost.note().into_iter().collect()
+    }
+}
+
+/// `Attaching 2 probes...` stands above what bpftrace's scripts print.
+fn is_of_bpftrace(line: &[u8]) -> bool {
+    let mut words = field::Columns::blanks(line);
+    matches!(words.next(), Some(b"Attaching" | b"Attached"))
+        && words.next().is_some_and(|count| count.iter().all(u8::is_ascii_digit))
+        && words.next().is_some_and(|what| what.starts_with(b"probe"))
 }
 
 impl Delimited {
@@ -519,6 +536,18 @@ mod tests {
             other => panic!("{other:?}"),
         });
         assert_eq!(devices, [0, 1, 0, 2]);
+    }
+
+    #[test]
+    fn what_bpftrace_says_is_no_row() {
+        let mut parser =
+            "time:ns,op,offset:sectors,size:sectors".parse::<Columns>().unwrap().parser();
+        for line in ["Attaching 2 probes...", "Lost 12 events", "Attached 1 probe"] {
+            assert_eq!(parser.line(line.as_bytes()), Ok(Line::Other), "{line}");
+        }
+        assert!(matches!(parser.line(b"1,R,0,8"), Ok(Line::Request(_))));
+        assert!(parser.notes()[0].starts_with("12 events were lost"), "{:?}", parser.notes());
+        assert!(parser.line(b"Attaching,R,0,8").is_err() && parser.line(b"Lost 12").is_err());
     }
 
     #[test]

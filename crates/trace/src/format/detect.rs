@@ -1,6 +1,6 @@
 //! Which format a file is in, from its first bytes.
 
-use super::doubt::{doubt, heading};
+use super::doubt::{beyond, doubt, heading};
 use super::field::{Columns, Reason, columns, is_comment, is_heading};
 use super::{Format, Line, in_sectors, vscsi};
 use crate::request::Request;
@@ -36,7 +36,11 @@ pub(crate) fn detect(head: &[u8], whole: bool) -> Detected {
         }
     }
     let found = match best {
-        None => indexed(head, whole).map_or(Detected::None, Detected::Doubt),
+        None => {
+            let row = || lines(head, whole).map(|(_, line)| line).find(|line| !is_heading(line));
+            let found = indexed(head, whole).or_else(|| row().and_then(beyond));
+            found.map_or(Detected::None, Detected::Doubt)
+        }
         Some(Format::MsrCut) => five_numbers(head, whole, most),
         Some(format) => match doubt(format, requests(format, head, whole)) {
             Some(reason) => Detected::Doubt(reason),

@@ -5,9 +5,9 @@ use std::ops::Range;
 use jiff::SignedDuration;
 use jiff::civil::Date;
 
-use super::columns::TIMES;
+use super::columns::{Columns, TIMES};
 use super::heading::contradiction;
-use super::{Format, SECTOR};
+use super::{Format, Line, SECTOR};
 use crate::request::Request;
 
 /// Years in which traces begin.
@@ -56,6 +56,33 @@ fn clock(format: Format, columns: &str, at: u128) -> Option<(String, String)> {
         "its first time is in {begins} (in {other} it is in {year}) if it is in {unit} since {zero}"
     );
     Some((what, instead))
+}
+
+/// What to do about a `line` that fits no format, where it is one of a format whose clock tells the
+/// date but for the unit of that or what divides the columns.
+pub(super) fn beyond(line: &[u8]) -> Option<String> {
+    Format::ALL.into_iter().find_map(|format| {
+        let (columns, zero) = (format.columns()?, format.clock()?);
+        let unit = columns.split(',').find_map(|column| column.strip_prefix("time:"))?;
+        TIMES.into_iter().find_map(|(other, _)| {
+            let instead = columns.replace(&format!("time:{unit}"), &format!("time:{other}"));
+            let parsed = instead.parse::<Columns>().ok()?.parser().line(line).ok()?;
+            let Line::Request(request) = parsed else { return None };
+            let begins = year(if other == unit { zero } else { 1970 }, request.at.0.into())?;
+            let what = match other == unit {
+                true => "only what divides its columns is not".to_owned(),
+                false => format!(
+                    "its first time is no date in {unit} since {zero}, and in {other} it is in \
+                     {begins}"
+                ),
+            };
+            YEARS.contains(&begins).then(|| {
+                format!(
+                    "its columns are those of {format}, {what}: state them, --columns {instead}"
+                )
+            })
+        })
+    })
 }
 
 /// The year in which a clock of ns is at `nanos` that was 0 when the year `zero` began.
@@ -133,6 +160,14 @@ mod tests {
             assert!(error.contains(begins) && error.contains(instead), "{error}");
             assert!(error.contains("or confirm those of"), "{error}");
         }
+        for (text, instead) in [
+            ("419,W,0,4096,1577808144360767000\n", "device,op,offset:bytes,size:bytes,time:ns"),
+            ("1538323200123,12910952,128,0,1063\n", "time:ms,offset:sectors,size:sectors,"),
+            ("t,r,o,l,p,s\n1455592061106,0.0001,R,0,125116776448,8192\n", "time:ms,latency:s"),
+        ] {
+            let error = refused(text);
+            assert!(error.contains("no date in") && error.contains(instead), "{error}");
+        }
         // Those that were moved to 0 are what they were.
         for moved in [
             "419,W,0,4096,7\n",
@@ -142,6 +177,20 @@ mod tests {
         ] {
             read(moved, &OpenOptions::default()).unwrap();
         }
+    }
+
+    #[test]
+    fn what_divides_columns_may_be_another() {
+        for text in ["128166372003061629\thm\t0\tRead\t0\t512\t4\n", "1577808144360767;W;0;512;7"] {
+            let error = refused(text);
+            let of_msr = error.contains("those of msr, only what divides its columns is not");
+            assert_eq!(of_msr, text.contains("hm"), "{error}");
+        }
+        let text = "419;W;5613568;4096;1577808144360767\n";
+        let error = refused(text);
+        let columns = error.split("--columns ").nth(1).unwrap();
+        let stated = OpenOptions { columns: columns.parse().ok(), ..OpenOptions::default() };
+        assert_eq!(read(text, &stated).unwrap()[0].offset, 5_613_568);
     }
 
     #[test]

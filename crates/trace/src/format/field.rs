@@ -121,6 +121,11 @@ impl Lost {
         self.0 = self.0.saturating_add(count);
     }
 
+    /// Takes in what was counted in another way too.
+    pub(crate) fn at_least(&mut self, count: u64) {
+        self.0 = self.0.max(count);
+    }
+
     pub(crate) fn note(&self) -> Option<String> {
         (self.0 > 0).then(|| {
             format!(

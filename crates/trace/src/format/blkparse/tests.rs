@@ -54,6 +54,26 @@ Skips: 0 forward (0 -   0.0%)";
     assert!(parser.notes()[0].starts_with("1234 events were lost"), "{:?}", parser.notes());
 }
 
+/// blktrace writes to standard error, which may go to the same file, before or after the events.
+#[test]
+fn statistics_of_blktrace_are_passed_over() {
+    let events = "8,0 1 1 0.0 9 Q W 0 + 8 [dd]\n8,0 1 2 0.1 9 Q W 8 + 8 [dd]\n";
+    let told = "=== sda ===\n  CPU  0:      1234 events,       58 KiB data\n  Total:      1234 \
+                events (dropped 12),       58 KiB data\n\nYou have 12 (  1.0%) dropped events\n\
+                Consider using a larger buffer size (-b) and/or more buffers (-n)\n";
+    for text in [format!("{told}{events}"), format!("{events}{told}")] {
+        let mut parser = Blkparse::default();
+        parser.survey(text.as_bytes());
+        let lines = text.lines().filter(|line| !line.is_empty());
+        let read: Vec<_> = lines.map(|line| parser.line(line.as_bytes()).unwrap()).collect();
+        assert_eq!(read.iter().filter(|line| matches!(line, Line::Request(_))).count(), 2);
+        assert!(parser.notes()[0].starts_with("12 events were lost"), "{:?}", parser.notes());
+    }
+    for line in ["=== sda", "Total: 5 events", "You have mail", "CPUs"] {
+        assert!(Blkparse::default().line(line.as_bytes()).is_err(), "{line}");
+    }
+}
+
 #[test]
 fn queue_events_are_the_arrivals() {
     let text = "\
