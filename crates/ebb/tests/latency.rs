@@ -67,3 +67,24 @@ fn a_mean_that_is_kept_does_not_excuse_its_windows() {
     let kept = pacer["sla_kept"] == true && share <= 0.05;
     assert_eq!(result["verdicts"][0]["kept"], kept);
 }
+
+/// A rate beside a closed loop: the heading names the loop, and the sentence what the mean hides.
+#[test]
+fn of_parts_side_by_side_the_closed_and_the_slowed_are_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = path(folder.path(), "two.toml");
+    let part = |name: &str, more: &str, block: &str, read: f64| {
+        format!(
+            "[[jobs]]\nname = '{name}'\nthreads = 2\ndepth = 4\n{more}\
+             access = {{ block = '{block}', read = {read}, random = {read} }}\n"
+        )
+    };
+    let small = part("small", "rate = '2000 IOPS'\n", "4 KiB", 1.0);
+    let large = part("large", "", "512 KiB", 0.0);
+    fs::write(&file, format!("name = 'two'\n{small}{large}")).unwrap();
+    let load = ["sim", "--profile", "pc-i5-4460", "--workload", &file, "--duration", "4 s"];
+    let more = ["--policy", "native", "--policy", "constant(cores=0.2)"];
+    let text = prints(&[&load[..], &more].concat()).replace("\n  ", " ");
+    assert!(text.contains("closed loop of large: each client"), "{text}");
+    assert!(text.contains("within the 20% allowed on the whole, but small's +"), "{text}");
+}

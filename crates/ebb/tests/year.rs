@@ -144,6 +144,19 @@ fn an_overloaded_polled_server_is_told() {
     assert!(why.contains("more comes than is served"), "{why}");
 }
 
+/// More of a load that is more than the server serves shows nothing else, so no option is named.
+#[test]
+fn an_overload_leads_to_no_longer_run() {
+    let load = ["sim", "--profile", "cm5-nvme", "--workload", "poisson", "--rate", "200k"];
+    for length in ["3 s", "30 s"] {
+        let more = ["--duration", length, "--policy", "native", "--policy", "pacer", "--json"];
+        let found = json(&[&load[..], &more].concat());
+        let why = found["verdicts"][0]["unsettled"].as_str().unwrap();
+        assert!(why.contains("more comes than is served"), "{length}: {why}");
+        assert!(!why.contains("--duration"), "{length}: {why}");
+    }
+}
+
 #[test]
 fn a_policy_without_a_lever_says_so_and_more_load_is_not_advised() {
     for (server, policy, says) in [
@@ -152,6 +165,7 @@ fn a_policy_without_a_lever_says_so_and_more_load_is_not_advised() {
         ("silver-980pro", "pacer-plus", "none of them can be parked"),
         ("silver-980pro", "constant(ghz=1)", "has no effect on silver-980pro's cores"),
         ("silver-980pro", "ondemand", "has no effect on silver-980pro's cores"),
+        ("pc-i5-4460", "apst", "has no effect on pc-i5-4460's drives: none has an idle state"),
     ] {
         let load = ["sim", "--profile", server, "--workload", "poisson", "--rate", "20"];
         let more = ["--duration", "12 s", "--policy", "native", "--policy", policy];

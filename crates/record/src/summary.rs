@@ -252,6 +252,7 @@ impl RunSummary {
             whole: self.trip.is_none(),
             unsettled: self.unsettled.as_deref(),
             difference: self.difference,
+            parts: &self.parts,
         })
     }
 }

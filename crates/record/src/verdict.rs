@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 
+use crate::parts::PartSummary;
 use crate::sampled::Difference;
 use crate::text::{number, short};
 
@@ -37,6 +38,8 @@ pub struct Side<'a> {
     pub unsettled: Option<&'a str>,
     /// How sure the differences to the first are; `None` where the whole load was simulated.
     pub difference: Option<Difference>,
+    /// The parts of a load that has several.
+    pub parts: &'a [PartSummary],
 }
 
 /// One policy against the first.
@@ -108,12 +111,12 @@ impl Verdict {
             kept: side.sla_kept == Some(true) && side.above.is_none_or(|above| above <= ABOVE),
             text: String::new(),
         };
-        verdict.text = verdict.sentence(first.policy, side, plf);
+        verdict.text = verdict.sentence(first, side, plf);
         Some(verdict)
     }
 
-    fn sentence(&self, first: &str, side: &Side<'_>, plf: f64) -> String {
-        let name = &self.policy;
+    fn sentence(&self, other: &Side<'_>, side: &Side<'_>, plf: f64) -> String {
+        let (name, first) = (&self.policy, other.policy);
         let half = |[low, high]: [f64; 2]| (high - low) / 2.0;
         let sure = self.interval.map(|interval| half(interval.saved_watts));
         let sure = sure.map_or(String::new(), |watts| format!(" ± {}", number(watts)));
@@ -157,7 +160,7 @@ impl Verdict {
             _ if change.is_some_and(|[low, high]| low <= plf && plf < high) => {
                 format!("within {allowed} or not: the sample does not tell")
             }
-            Some(true) if self.kept => format!("within {allowed}"),
+            Some(true) if self.kept => format!("within {allowed}{}", hidden(other, side, plf)),
             Some(true) => {
                 let above = percent(side.above.unwrap_or_default());
                 format!("within {allowed} on the whole, but above it in {above} of all 5 s")
@@ -187,6 +190,23 @@ impl Verdict {
     }
 }
 
+/// What the mean of all requests hides: the parts of the load whose own rises by more than `plf`.
+fn hidden(first: &Side<'_>, side: &Side<'_>, plf: f64) -> String {
+    let mean = |part: &PartSummary| part.latency_us.as_ref()?.mean;
+    let rise = |(part, own): (&PartSummary, &PartSummary)| {
+        Some((part.name.clone(), mean(own)? / mean(part)? - 1.0))
+    };
+    let pairs = first.parts.iter().zip(side.parts);
+    let mut above: Vec<_> = pairs.filter_map(rise).filter(|(_, rise)| *rise > plf).collect();
+    above.sort_by(|(_, one), (_, other)| other.total_cmp(one));
+    let Some((name, most)) = above.first() else { return String::new() };
+    let others = match above.len() - 1 {
+        0 => String::new(),
+        n => format!(" and {n} more above it"),
+    };
+    format!(" on the whole, but {name}'s {:+.1}%{others}", most * 100.0)
+}
+
 /// The size of a share in percent.
 #[must_use]
 pub fn percent(share: f64) -> String {
@@ -196,6 +216,7 @@ pub fn percent(share: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::latency::Latency;
 
     const NATIVE: Side<'_> = Side {
         policy: "native",
@@ -208,6 +229,7 @@ mod tests {
         whole: true,
         unsettled: None,
         difference: None,
+        parts: &[],
     };
 
     fn told(side: Side<'_>) -> String {
@@ -235,6 +257,32 @@ mod tests {
                     12.0% of all 5 s; p99 unchanged.";
         assert!(!verdict.kept && verdict.text.ends_with(cost), "{}", verdict.text);
         assert!(!of(Side { sla_kept: Some(false), ..side(0.0) }).kept);
+    }
+
+    #[test]
+    fn a_part_that_the_mean_of_all_hides_is_told() {
+        let part = |name: &str, mean| PartSummary {
+            name: name.to_owned(),
+            requests: Some(1),
+            bytes: 1,
+            latency_us: Some(Latency { mean: Some(mean), ..Latency::default() }),
+            drives: None,
+            drive_joules: None,
+        };
+        let load = [("small", 100.0), ("large", 9e3), ("odd", 0.0)].map(|(n, us)| part(n, us));
+        let told = |small, large, plf| {
+            let parts = [part("small", small), part("large", large), part("odd", 0.0)];
+            let sides = [Side { parts: &load, ..NATIVE }, Side { parts: &parts, ..NATIVE }];
+            all(&sides, plf).pop().unwrap().text
+        };
+        let text = told(165.0, 9e3, 0.2);
+        assert!(
+            text.contains("within the 20% allowed on the whole, but small's +65.0%;"),
+            "{text}"
+        );
+        let text = told(165.0, 12e3, 0.2);
+        assert!(text.contains("but small's +65.0% and 1 more above it;"), "{text}");
+        assert!(told(165.0, 9e3, 0.7).contains("within the 70% allowed;"));
     }
 
     #[test]

@@ -73,6 +73,7 @@ mod tests {
         whole: true,
         unsettled: None,
         difference: None,
+        parts: &[],
     };
 
     #[test]

@@ -1,4 +1,4 @@
-//! Which policies have nothing to save with on this server's cores.
+//! Which policies have nothing to save with on this server.
 
 use ebb_policy::{Control, registry};
 use ebb_twin::Profile;
@@ -54,18 +54,31 @@ fn why(server: &Server, part: &str) -> Option<String> {
     (!reasons.is_empty()).then(|| reasons.join(", and "))
 }
 
-/// The parts of `policy` that have no lever on the cores, in a sentence each.
+/// Whether `part` of a policy sets idle states of drives alone, and no drive has one to choose.
+fn lacks_drives(server: &Server, part: &str) -> bool {
+    asks_only(part, Control::IdleWake)
+        && server.topology.drives.iter().all(|drive| drive.idle_wakes.is_empty())
+}
+
+/// Whether `part` of a policy sets nothing else.
+fn asks_only(part: &str, control: Control) -> bool {
+    registry::asked(part)
+        .is_ok_and(|all| !all.is_empty() && all.iter().all(|asked| *asked == control))
+}
+
+/// The parts of `policy` that have no lever on what they set, in a sentence each.
 pub fn notes(server: &Server, policy: &str) -> Vec<String> {
     let name = &server.profile.name;
-    let parts = policy.split('+').filter_map(|part| Some((part, why(server, part)?)));
-    let note = |(part, why)| {
-        let all = registry::asked(part).unwrap_or_default();
-        match all.iter().all(|control| *control == Control::Frequency) {
-            true => format!("{part} has no effect on {name}'s cores: {why}"),
-            false => format!("{part} can save nothing with {name}'s cores: {why}"),
+    let note = |part| match why(server, part) {
+        Some(why) if asks_only(part, Control::Frequency) => {
+            Some(format!("{part} has no effect on {name}'s cores: {why}"))
         }
+        Some(why) => Some(format!("{part} can save nothing with {name}'s cores: {why}")),
+        None => lacks_drives(server, part).then(|| {
+            format!("{part} has no effect on {name}'s drives: none has an idle state to choose")
+        }),
     };
-    parts.map(note).collect()
+    policy.split('+').filter_map(note).collect()
 }
 
 /// Whether nothing that `policy` sets could save more under more load: idle states of drives save
@@ -77,5 +90,6 @@ pub fn is_idle(server: &Server, policy: &str) -> bool {
         let others = asked.iter().filter_map(|control| lacks.of(*control).err());
         Some(others.into_iter().all(|control| control == Control::IdleWake))
     };
-    policy.split('+').all(|part| why(server, part).is_some() && rest(part) == Some(true))
+    let idle = |part| why(server, part).is_some() && rest(part) == Some(true);
+    policy.split('+').all(|part| idle(part) || lacks_drives(server, part))
 }

@@ -9,7 +9,7 @@ use ebb_policy::registry::{self, Settings};
 use ebb_policy::server::check_meter;
 use ebb_policy::units::{Nanos, Watts};
 use ebb_policy::{Limits, PERIOD, Policy, PolicyError, Settling};
-use ebb_trace::generate::{Job, PartDevices, WorkloadSpec};
+use ebb_trace::generate::{Job, JobSpec, PartDevices, Rate, WorkloadSpec};
 use ebb_trace::{Source, Workload};
 use ebb_twin::faults::Faults;
 use ebb_twin::profile::{Governor, Wait};
@@ -386,6 +386,18 @@ impl Plan {
     /// Whether requests wait for the answers to others.
     pub fn is_closed(&self) -> bool {
         matches!(&self.requests, Requests::Generated(spec) if spec.is_closed())
+    }
+
+    /// The parts that are closed loops where others come by the clock, for headings.
+    pub fn closed_parts(&self) -> Vec<&str> {
+        let Requests::Generated(spec) = &self.requests else { return Vec::new() };
+        let rates = |job: &JobSpec| iter::once(job.rate).chain(job.stages.iter().map(|s| s.rate));
+        let (closed, timed): (Vec<&JobSpec>, Vec<_>) =
+            spec.jobs.iter().partition(|job| rates(job).any(|rate| rate == Rate::Max));
+        let others = spec.rocksdb.iter().map(|part| part.name.as_str());
+        let others = others.chain(spec.readers.iter().map(|part| part.name.as_str()));
+        let closed = closed.into_iter().map(|part| part.name.as_str()).chain(others);
+        if timed.is_empty() { Vec::new() } else { closed.collect() }
     }
 
     /// Whether a request waits for one of the load's threads before it is sent.

@@ -226,7 +226,9 @@ impl<'a> Plan<'a> {
         let spans = (self.warmup, shown.span);
         let without = self.stated && self.warmup < all.after;
         let how = if without { " without --warmup" } else { "" };
-        steady::turns(turn, shown.span, all, without)
+        // More of a load that is too much shows nothing else.
+        steady::other_work(&work(&self.names[0], first), None)
+            .or_else(|| steady::turns(turn, shown.span, all, without))
             .or_else(|| steady::lacking(name, &own, spans, &(steady::enough(&all) + how)))
             .or_else(|| {
                 let first = (!is_first).then(|| work(&self.names[0], first));

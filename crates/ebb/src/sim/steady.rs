@@ -203,12 +203,19 @@ pub fn turns(
     }
     let need = enough.max(after).0.div_ceil(period.0.max(1)).saturating_mul(period.0.max(1));
     let how = if without { " without --warmup" } else { "" };
-    let (counted, turn) = (seconds(counted.seconds()), seconds(turn.seconds()));
+    let [counted, turn] = apart([counted, turn]);
     let little = match alike {
         true => format!("{counted} are no whole round of the load, which takes {turn}"),
         false => format!("{counted} are not two rounds of the load, which take {turn} each"),
     };
     Some(format!("{little}; --duration {}{how} shows it", unspaced(after + Nanos(need) + PERIOD)))
+}
+
+/// Times that differ, so that the texts do.
+fn apart(times: [Nanos; 2]) -> [String; 2] {
+    let texts = times.map(|time| seconds(time.seconds()));
+    let exact = || times.map(|time| format!("{} s", time.decimal()));
+    if texts[0] == texts[1] { exact() } else { texts }
 }
 
 /// How long a run has to last.

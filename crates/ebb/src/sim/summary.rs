@@ -58,8 +58,10 @@ fn runs(plan: &Plan, results: &[RunResult]) -> Vec<RunSummary> {
         RunSummary {
             parts: outcome::parts(plan.parts(), &result.outcome),
             difference: parts.and_then(|parts| parts.difference()),
-            unsettled: plan
-                .unsettled(&run.policy, iops, counted)
+            // More of a load that is too much shows nothing else.
+            unsettled: reference
+                .and_then(|first| steady::other_work(&first.work(), None))
+                .or_else(|| plan.unsettled(&run.policy, iops, counted))
                 .or_else(|| steady::other_work(&result.work(), reference.map(RunResult::work)))
                 .or_else(|| parts?.disagree(&run.policy)),
             ..run

@@ -25,7 +25,7 @@ const WIDEST: usize = 16;
 const PARTS: usize = 6;
 
 /// What a reader of a closed loop's latencies must know.
-const CLOSED: &str = "closed loop: each client sends its next request when one is answered, so a \
+const CLOSED: &str = "each client sends its next request when one is answered, so a \
     slower server gets fewer requests and latency leaves out what those would have waited; see \
     the IOPS";
 
@@ -123,7 +123,9 @@ pub fn heading(to: &mut impl Write, plan: &Plan, summary: &Summary) -> io::Resul
         first.map_or("", |run| &run.policy),
     )?;
     if summary.closed_loop {
-        writeln!(to, "{}", wrapped(CLOSED))?;
+        let parts = plan.closed_parts().join(", ");
+        let of = if parts.is_empty() { parts } else { format!(" of {parts}") };
+        writeln!(to, "{}", wrapped(&format!("closed loop{of}: {CLOSED}")))?;
     }
     if let Some(sampled) = &summary.sampled {
         writeln!(to, "{}", wrapped(&sample(sampled)))?;
