@@ -391,9 +391,10 @@ impl Plan {
     /// The parts that are closed loops where others come by the clock, for headings.
     pub fn closed_parts(&self) -> Vec<&str> {
         let Requests::Generated(spec) = &self.requests else { return Vec::new() };
-        let rates = |job: &JobSpec| iter::once(job.rate).chain(job.stages.iter().map(|s| s.rate));
-        let (closed, timed): (Vec<&JobSpec>, Vec<_>) =
-            spec.jobs.iter().partition(|job| rates(job).any(|rate| rate == Rate::Max));
+        let is_closed = |job: &&JobSpec| {
+            job.rate == Rate::Max || job.stages.iter().any(|stage| stage.rate == Rate::Max)
+        };
+        let (closed, timed): (Vec<&JobSpec>, Vec<_>) = spec.jobs.iter().partition(is_closed);
         let others = spec.rocksdb.iter().map(|part| part.name.as_str());
         let others = others.chain(spec.readers.iter().map(|part| part.name.as_str()));
         let closed = closed.into_iter().map(|part| part.name.as_str()).chain(others);
