@@ -19,10 +19,10 @@
 //! 2. The watts that may be drawn, `allowed`, fall at once with the budget and rise by 3 % of it a
 //!    turn.
 //! 3. Of all points (cores, frequency, CPU time; [`cpu`]) that fit, the one that serves most is
-//!    chosen: a point serves what its cores can do, what the watts that it leaves can move, and what
-//!    clients ask for who wait that long for answers. Load that has not used up its limits needs its
-//!    [`peak`] of the last minutes; of the points that serve that much, the one with the shortest
-//!    latency is chosen, or one with room for up to twice the peak where that costs little time.
+//!    chosen: a point serves what its cores can do, what the watts that it leaves can move, and
+//!    what clients ask for who wait that long for answers. Load that has not used up its limits
+//!    needs its [`peak`] of the last minutes; of the points that serve that much, the one with the
+//!    shortest latency is chosen, or one with room for twice the peak where that costs little.
 //! 4. Work that nobody waits for (*best effort*) has what these leave, of watts and of cores; where
 //!    another point serves more of it and takes hardly longer, that one is chosen. What it fills
 //!    besides the budget it leaves a part of ([`rest`]).
