@@ -128,7 +128,8 @@ impl Cpu {
 
     /// What a busy core draws at that frequency.
     fn core(&self, frequency: Hertz) -> f64 {
-        let share = frequency / self.topology.max_frequency();
+        let highest = self.topology.max_frequency();
+        let share = if frequency < highest { frequency / highest } else { 1.0 };
         let scaled = share.powf(self.model.exponent);
         (self.model.core_static + self.model.core_dynamic * scaled).0
     }
@@ -154,11 +155,11 @@ impl Cpu {
         let waits = waits * self.core(highest);
         let works = (self.packages(&group, time) - waits).max(1e-3);
         let of = |this: &Self| this.ratio * works + this.waiting * waits;
-        if let Some(Watts(packages)) = signals.power.cpu {
-            let missed = packages - of(self);
-            // What draws more than it should is believed at once. Each part has missed as it draws.
-            let learn = if missed > 0.0 { 1.0 } else { LEARN };
-            let part = learn * missed / (works * works + waits * waits);
+        let missed = signals.power.cpu.map(|Watts(packages)| packages - of(self));
+        // What draws more than it should is believed at once. Each part has missed as it draws.
+        let learn = |missed: f64| if missed > 0.0 { missed } else { LEARN * missed };
+        let part = missed.map(|missed| learn(missed) / (works * works + waits * waits));
+        if let Some(part) = part.filter(|part| part.is_finite()) {
             self.ratio = (self.ratio + part * works).clamp(0.5, 2.0);
             self.waiting = (self.waiting + part * waits).clamp(0.0, self.ratio);
         }
