@@ -6,16 +6,29 @@
 
 #![no_main]
 
-use ebb_policy::units::Nanos;
-use ebb_policy::Limits;
 use ebb_policy::registry::{Settings, make};
+use ebb_policy::units::Nanos;
 use ebb_trace::generate::{BuildContext, by_name};
 use ebb_twin::{Profile, Run, Unobserved, run};
 use libfuzzer_sys::fuzz_target;
 
 const VALUES: [&str; 16] = [
-    "0", "-1", "1", "2", "0.5", "0.000001", "1e-300", "1000", "999999999", "1e18", "1e300", "inf",
-    "-inf", "nan", "18446744073709551616", "",
+    "0",
+    "-1",
+    "1",
+    "2",
+    "0.5",
+    "0.000001",
+    "1e-300",
+    "1000",
+    "999999999",
+    "1e18",
+    "1e300",
+    "inf",
+    "-inf",
+    "nan",
+    "18446744073709551616",
+    "",
 ];
 const POLICIES: [&str; 4] = ["native", "dlb", "eadc-plus", "pacer"];
 
@@ -58,23 +71,7 @@ fuzz_target!(|input: &[u8]| {
     let context = BuildContext { devices, capacity_bytes: bytes.0, seed: 1 };
     let Ok(workload) = spec.with_maximum(10_000.0).build(&context) else { return };
     let _ = run(
-        Run {
-            profile: &profile,
-            policy,
-            coordinator: None,
-            operator: None,
-            limits: Limits::default(),
-            ssd_budget: None,
-            changes: Vec::new(),
-            workload,
-            jobs: Vec::new(),
-            faults: None,
-            senses: None,
-            seed: 1,
-            duration: Some(Nanos::from_millis(1200)),
-            warmup: Nanos::ZERO,
-            spells: Vec::new(),
-        },
+        Run { duration: Some(Nanos::from_millis(1200)), ..Run::of(&profile, policy, workload, 1) },
         &mut Unobserved,
     );
 });

@@ -75,6 +75,9 @@ const WINDOW: Nanos = Nanos::from_millis(10);
 const LATE: f64 = 0.01;
 /// Periods without any such delay, or more with some, after which threads are packed closer.
 const CALM: f64 = 30.0;
+/// What a period allows fades by so much each period: bursts ten seconds apart still count, and a
+/// thin stream after them packs threads closer every twenty.
+const FADE: f64 = 0.15;
 /// Weight of the newest period in what is learned.
 const WEIGHT: f64 = 0.3;
 /// Without requests for so long a server is idle: the one that ends it may pay a wake-up. Of a
@@ -229,7 +232,7 @@ impl SandmanPlus {
     /// periods in which they have not. A width begins with the allowance of one period.
     fn weigh(&mut self, requests: u64) {
         let allowed = LATE * self.objective * requests as f64;
-        self.allowed = allowed.max(self.allowed * (1.0 - 1.0 / CALM));
+        self.allowed = allowed.max(self.allowed * (1.0 - FADE));
         self.account += allowed;
         self.width = match self.account {
             debt if debt < 0.0 => (2 * self.width).min(self.book.len() as u16),

@@ -188,6 +188,22 @@ fn short_bursts_that_follow_each_other_soon_do_not_move_threads_each_time() {
     }
 }
 
+/// What bursts have asked for is kept for no thin stream that comes after them.
+#[test]
+fn threads_are_packed_again_once_bursts_are_over() {
+    let (calm, burst) = ((Nanos::from_millis(49), 40e3), (Nanos::from_millis(1), 2.4e6));
+    let thin = (Nanos::from_secs(100), 100.0);
+    let steps = || [[calm, burst].repeat(160), vec![thin]].concat();
+    let run = |name: &str| {
+        let profile = Profile::all_flash().unwrap();
+        let scheduler = by_name(name, &profile.machine()).unwrap();
+        let load = Load::Steps { steps: steps(), writes: 0.0 };
+        shown_until(&profile, scheduler, load, (Nanos::from_secs(100), Nanos::from_secs(70)))
+    };
+    let saved = 1.0 - run("sandman-plus").power() / run("static").power();
+    assert!(saved > 0.35, "{saved} saved");
+}
+
 /// 128 requests on 64 volumes at one moment, now and then.
 struct Batches {
     rng: Pcg64Mcg,
