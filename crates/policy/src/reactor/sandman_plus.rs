@@ -125,6 +125,9 @@ pub struct SandmanPlus {
     /// period of late has added.
     account: f64,
     allowed: f64,
+    /// When was looked last, and how many requests waited on cores that were behind then.
+    looked: Nanos,
+    behind: f64,
     /// How long a core takes to wake, and whether each request may pay that.
     wake: Nanos,
     wakes: bool,
@@ -162,6 +165,8 @@ impl SandmanPlus {
             width: 1,
             account: 0.0,
             allowed: 0.0,
+            looked: Nanos::ZERO,
+            behind: 0.0,
             wake,
             wakes: wake <= USUAL_WAKE,
             percent: None,
@@ -350,6 +355,11 @@ impl Scheduler for SandmanPlus {
     }
 
     fn fine(&mut self, queues: &Queues<'_>, placement: &mut Placement) {
+        // They have waited on until now. That the main core was away for long
+        // is no fault of packing.
+        let since = queues.now.saturating_sub(self.looked).min(DEEP_WAKE);
+        self.account -= std::mem::take(&mut self.behind) * since.0 as f64;
+        self.looked = queues.now;
         self.learn_gap(queues, placement);
         if self.watch(queues, placement) {
             return;
@@ -545,8 +555,7 @@ impl SandmanPlus {
             && self.delay[at] - longest > self.objective
         {
             let depth = |thread: Thread| f64::from(queues.threads[usize::from(thread)].depth);
-            // All wait on, at least until the next look.
-            self.account -= FINE.0 as f64 * placement.threads_on(core).map(depth).sum::<f64>();
+            self.behind += placement.threads_on(core).map(depth).sum::<f64>();
         }
         while let Some((_, longest)) = self.longest(core, queues, placement)
             && self.delay[at] - longest > self.burst_from(core, placement)

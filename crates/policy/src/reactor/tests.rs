@@ -382,6 +382,28 @@ fn sandman_plus_takes_the_queue_of_a_busy_core_for_no_burst() {
 }
 
 #[test]
+fn sandman_plus_counts_what_waits_for_as_long_as_it_waits() {
+    // For 10 ms of each second eight requests wait on a core that is half busy: 80 ms of waiting,
+    // of 25 that packing may cost. A main core under load looks less often than every 10 µs.
+    for look in [10, 50, 250] {
+        let mut plant = Plant::new("sandman-plus", &machine(2, 4));
+        for _ in 0..5 {
+            plant.coarse(&[0.125; 4]);
+            for _ in 0..10_000 / look {
+                plant.later(Nanos::from_micros(look));
+                plant.fine(&[2; 4]);
+            }
+        }
+        plant.coarse(&[0.125; 4]);
+        // What a burst spreads is packed again, as closely as that waiting allows.
+        plant.fine(&[20; 4]);
+        plant.coarse(&[0.125; 4]);
+        let used: std::collections::BTreeSet<_> = plant.placement.core_of().iter().collect();
+        assert!(used.len() > 1, "looking every {look} µs");
+    }
+}
+
+#[test]
 fn sandman_plus_packs_as_soon_as_a_burst_is_over() {
     let mut plant = Plant::new("sandman-plus", &machine(4, 16));
     for _ in 0..3 {
