@@ -48,3 +48,19 @@ fn no_constant_of_a_grid_saves_more() {
         }
     }
 }
+
+/// Also where queues that its first passes did not leave let others serve more.
+#[test]
+fn no_policy_of_caps_serves_more() {
+    for (load, budget) in [("vdi", "80 W"), ("mail", "84 W")] {
+        let mut args = vec!["sim", "--profile", "converged-1u", "--workload", load, "--seed", "3"];
+        args.extend(["--json", "--duration", "8 s", "--warmup", "0s", "--ssd-budget", budget]);
+        let policies = ["sspc", "pacman", "pacman-plus", "clairvoyant-caps"];
+        args.extend(policies.iter().flat_map(|policy| ["--policy", policy]));
+        let found = json(&args);
+        let bytes = |at: usize| found["runs"][at]["bytes"].as_u64().unwrap();
+        for (at, policy) in policies.iter().enumerate() {
+            assert!(bytes(at) <= bytes(3), "{load}: {policy} serves {}, of {}", bytes(at), bytes(3));
+        }
+    }
+}

@@ -115,7 +115,10 @@ fn whole(plan: &Plan, policy: Box<dyn Policy>) -> Result<Run<'_>> {
     })
 }
 
-/// From a pass with all drives in each of their power states.
+/// Policies that share out the caps of drives.
+const OF_CAPS: [&str; 3] = ["sspc", "pacman", "pacman-plus"];
+
+/// The plan from a pass with all drives in each of their power states, or what serves more.
 fn for_caps(plan: &Plan) -> Result<Box<dyn Policy>> {
     let Some(budget) = plan.ssd_budget() else {
         return Err(usage("has nothing to share out: give --ssd-budget"));
@@ -137,9 +140,21 @@ fn for_caps(plan: &Plan) -> Result<Box<dyn Policy>> {
     }
     let followed = ClairvoyantCaps::new(topology, budget, &served);
     let constant = ClairvoyantCaps::constant(topology, budget);
-    let [most, least] = [&followed, &constant].map(|caps| {
+    // What others serve is known as well: they may profit from what their caps left in queues.
+    let candidate = |index| -> Result<Box<dyn Policy>> {
+        Ok(match index {
+            0 => Box::new(followed.clone()),
+            1 => Box::new(constant.clone()),
+            _ => plan.policy(OF_CAPS[index - 2])?,
+        })
+    };
+    let mut best = (0, 0);
+    for index in 0..OF_CAPS.len() + 2 {
         interrupt::leave_if_asked();
-        pass(plan, Box::new(caps.clone()), &mut Unobserved).map(|outcome| outcome.bytes)
-    });
-    Ok(Box::new(if least? > most? { constant } else { followed }))
+        let bytes = pass(plan, candidate(index)?, &mut Unobserved)?.bytes;
+        if bytes > best.0 {
+            best = (bytes, index);
+        }
+    }
+    candidate(best.1)
 }

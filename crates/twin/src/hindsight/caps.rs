@@ -26,8 +26,8 @@ impl Observer for Served {
 /// the budget, as first passes over the same load and seed showed: one with all drives in state 0,
 /// one with all in state 1, and so on.
 ///
-/// What a drive keeps of earlier caps, queued requests and free flash, is left out, so a policy can
-/// serve more, above all of loads that end with their work (`rocksdb`).
+/// What a drive keeps of earlier caps, queued requests and free flash, is left out, so another plan
+/// can serve more, above all of loads that end with their work (`rocksdb`).
 /// It looks at the sum alone: a drive whose bytes cost more watts than another's gets its lowest
 /// cap.
 #[derive(Debug, Clone)]
