@@ -10,6 +10,8 @@ use ebb_trace::TraceError;
 use ebb_trace::generate::GenerateError;
 use ebb_trace::transform::InvalidOption;
 use ebb_twin::{ProfileError, TwinError};
+use rustix::io::Errno;
+use rustix::process::{Resource, getrlimit};
 
 use crate::out;
 use crate::text::printable;
@@ -86,7 +88,22 @@ pub fn message(error: &anyhow::Error) -> String {
     if let Some(meant) = error.chain().find_map(meant) {
         text.push_str(&format!("; did you mean '{meant}'?"));
     }
+    text.push_str(&out_of_files(&text).unwrap_or_default());
     text
+}
+
+/// What to do where the system has no more file descriptors, for this process or for all. It is
+/// known by its words: much of what reports it keeps these alone.
+fn out_of_files(text: &str) -> Option<String> {
+    let is = |error: Errno| text.contains(&format!("(os error {})", error.raw_os_error()));
+    if is(Errno::MFILE) {
+        let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+        return Some(format!(
+            "; the limit is {limit} open files: raise it (ulimit -n, LimitNOFILE= of the unit)"
+        ));
+    }
+    let all = "; the machine has as many open as it may: raise fs.file-max, or end what has them";
+    is(Errno::NFILE).then(|| all.to_owned())
 }
 
 /// The known name nearest to one that is not.
@@ -125,7 +142,8 @@ fn code(error: &anyhow::Error) -> u8 {
         return 3;
     }
     // Contexts are reached by `downcast_ref`, causes by the chain.
-    let failed = error.downcast_ref::<Unwritten>().is_some();
+    let failed = error.downcast_ref::<Unwritten>().is_some()
+        || error.chain().any(|cause| out_of_files(&cause.to_string()).is_some());
     let wrong = error.downcast_ref::<Usage>().is_some() || error.chain().any(is_input);
     if wrong && !failed { 2 } else { 1 }
 }
@@ -208,6 +226,20 @@ mod tests {
         assert_eq!(code(&anyhow::Error::from(trip).context("policy dlb")), 1);
         let setup = TwinError::Setup("no cores".into());
         assert_eq!(code(&anyhow::Error::from(setup)), 2);
+    }
+
+    #[test]
+    fn without_descriptors_the_work_fails_and_the_limit_is_said() {
+        for (errno, said) in [(Errno::MFILE, "ulimit -n"), (Errno::NFILE, "fs.file-max")] {
+            let source = io::Error::from(errno);
+            // Whether the cause is there or its words alone, of whatever was to be read.
+            let words = usage(format!("/sys/x: {source}"));
+            let trace = TraceError::Io { file: "x".into(), source };
+            for error in [words, anyhow::Error::from(trace).context("reading")] {
+                assert!(message(&error).contains(said), "{error:?}");
+                assert_eq!(code(&error), 1, "{error:?}");
+            }
+        }
     }
 
     #[test]

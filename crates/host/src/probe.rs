@@ -585,7 +585,7 @@ fn active_cores(machine: &Machine, list: &mut List) {
             Some("no control group below sys/fs/cgroup has tasks: none to restrict".into());
     }
     let usual = shared(sys, &usual(sys)).len();
-    for Parkable { group, cpus, obstacle } in cpusets::parkable(sys) {
+    for Parkable { group, cpus, obstacle, .. } in cpusets::parkable(sys) {
         let path = format!("{CGROUPS}/{group}/cpuset.cpus");
         let count = if cpus.is_empty() { usual } else { cpus.len() };
         list.add(Some(group), Some(path), Some(count as f64), obstacle);

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use ebb_host::{Held, Leave, ParkBy, RestoreOutcome, Stated};
+use ebb_host::{Held, Leave, ParkBy, RestoreOutcome, Stated, Sys};
 use ebb_policy::{Control, Outcome, Plant, Signals};
 
 use crate::acting::{Bench, parked};
@@ -144,6 +144,17 @@ fn partitions_of_others_stay_as_they_are_and_their_cpus_are_nobody_else_s() {
     assert_eq!(list(&bench.tree, "rt.slice"), "1");
     // With CPU 1 the list of the others would make the partition invalid.
     assert_eq!(list(&bench.tree, "system.slice"), "0,2-3,8-11");
+    let said = told(&mut bench);
+    assert!(said.contains("its tasks use CPUs of their own: "), "{said}");
+    assert!(!said.contains("may use parked cores"), "{said}");
+    let apart = |tree: &Tree| {
+        let all = ebb_host::parkable(&Sys::new(tree.path()));
+        all.into_iter().find(|one| one.group == "rt.slice").unwrap().apart
+    };
+    assert_eq!(apart(&bench.tree), Some(vec![1]));
+    // One that the kernel has made invalid has the CPUs of all.
+    bench.tree.put(&format!("{ROOT}/rt.slice/cpuset.cpus.effective"), "0-15");
+    assert_eq!(apart(&bench.tree), None);
 }
 
 /// `isolcpus=`: the kernel balances no load there, so nobody is to be driven onto these.

@@ -439,10 +439,12 @@ fn sockets_of_amd_energy_are_packages() {
         ("energy10_input", "8000000"),
         ("energy10_label", "Esocket1"),
     ];
-    tree.chip(0, "amd_energy", "amd_energy.0", &files);
-    let counters: Vec<_> = tree.machine().packages().map(|zone| zone.counter.clone()).collect();
-    let file = |n| format!("sys/class/hwmon/hwmon0/energy{n}_input");
-    assert_eq!(counters, [file(9), file(10)]);
+    for driver in ["amd_energy", "zenergy"] {
+        tree.chip(0, driver, &format!("{driver}.0"), &files);
+        let counters: Vec<_> = tree.machine().packages().map(|zone| zone.counter.clone()).collect();
+        let file = |n| format!("sys/class/hwmon/hwmon0/energy{n}_input");
+        assert_eq!(counters, [file(9), file(10)], "{driver}");
+    }
 }
 
 /// Westmere has no sensor of the package.

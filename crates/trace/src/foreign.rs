@@ -1,9 +1,12 @@
 //! Files that are not read, by name and with what to do instead.
 
+use serde::de::IgnoredAny;
+
+use crate::kinds::{CACHES, DATA, DIGESTS, KERNEL, OF_DISKS, SHAPE, TEXT};
 use crate::reports::Report;
 
 /// Forms that are not read: how they begin, their names, and a command that undoes them.
-const FOREIGN: [(&[u8], &str, &str); 15] = [
+const FOREIGN: [(&[u8], &str, &str); 20] = [
     (b"\xfd7zXZ\0", "compressed with xz", "xz -dc"),
     (b"BZh", "compressed with bzip2", "bzip2 -dc"),
     (b"PK\x03\x04", "a zip archive", "unzip -p"),
@@ -15,6 +18,11 @@ const FOREIGN: [(&[u8], &str, &str); 15] = [
     (b"\x5d\0\0", "compressed with lzma", "xz -dc"),
     (b"\x1f\x9d", "compressed with compress", "uncompress -c"),
     (b"Rar!", "a rar archive", "unrar p -inul"),
+    (b"LZIP", "compressed with lzip", "lzip -dc"),
+    (b"\x89LZO\0", "compressed with lzop", "lzop -dc"),
+    (b"\xff\x06\0\0sNaPpY", "compressed with snappy", "snzip -dc"),
+    (b"\x78\x9c", "compressed with zlib", "pigz -dc"),
+    (b"\x78\xda", "compressed with zlib", "pigz -dc"),
     // BLK_IO_TRACE_MAGIC and version 7, on machines of either byte order.
     (b"\x07\x74\x61\x65", "a binary trace of blktrace", "blkparse -i"),
     (b"\x65\x61\x74\x07", "a binary trace of blktrace", "blkparse -i"),
@@ -28,6 +36,9 @@ const FOREIGN: [(&[u8], &str, &str); 15] = [
 pub(crate) fn packed(head: &[u8]) -> Option<String> {
     // The mark of a tar archive stands in the header of its first member.
     let tar = head.get(257..262) == Some(b"ustar");
+    if let Some(what) = document(head) {
+        return Some(what);
+    }
     let known = FOREIGN.iter().find(|(magic, ..)| head.starts_with(magic));
     let (what, command) = match known {
         Some((_, what, command)) => (*what, *command),
@@ -41,6 +52,19 @@ pub(crate) fn packed(head: &[u8]) -> Option<String> {
         "{what}, which Ebb does not read (it reads gzip and zstd); unpack it first, or pipe it in: \
          {command} FILE | ebb … -"
     ))
+}
+
+/// Documents that are zip archives, by the names of their first members, and what to do with them.
+fn document(head: &[u8]) -> Option<String> {
+    const MEMBERS: [(&str, &str, &str); 4] = [
+        ("[Content_Types].xml", "an Office document", "save its table as CSV"),
+        ("application/vnd.oasis.", "an Office document", "save its table as CSV"),
+        (".npy", "arrays of NumPy", "write them as CSV, and read that with --columns"),
+        ("META-INF/", "a program of Java", "look at what was named or downloaded"),
+    ];
+    let names = String::from_utf8_lossy(head.strip_prefix(b"PK\x03\x04")?);
+    let (_, what, why) = MEMBERS.iter().find(|(member, ..)| names.contains(member))?;
+    Some(format!("{what}, not a block trace: {why}"))
 }
 
 /// UTF-16 and UTF-32 without their mark, and what undoes them: of each two or four bytes one is not
@@ -75,124 +99,25 @@ fn instead(head: &[u8]) -> Option<String> {
         let what = "a binary file of sar: sadf -d FILE -- -d prints its loads of disks";
         return Some(format!("{what}; {SHAPE}"));
     }
+    let lines = text.split(|byte| *byte == b'\r').count();
+    if lines > 2 && text.is_ascii() && !text.contains(&b'\n') && !text.contains(&0) {
+        let how = "tr '\\r' '\\n' <FILE | ebb … -";
+        return Some(format!("text whose lines end with a carriage return alone: {how}"));
+    }
     let page = begins("<!doctype html") || begins("<html");
     page.then(|| "an HTML page, not a trace: look at what was downloaded".to_owned())
 }
 
-/// Data of other programs by their first bytes, and what to do with them.
-const DATA: [(&[u8], &str, &str); 18] = [
-    (b"DSv1", "a DataSeries file", "ds2txt prints it; read that with --columns"),
-    (b"PERFILE2", "a recording of perf", "perf script prints it; record with blktrace instead"),
-    (b"\x17\x08\x44tracing", "a recording of trace-cmd", "record with blktrace instead"),
-    (b"\xc1\x1f\xfc\xc1", "a CTF trace (LTTng)", "babeltrace prints it"),
-    (b"\xd4\xc3\xb2\xa1", "captured network packets", "there are no block requests in it"),
-    (b"\xa1\xb2\xc3\xd4", "captured network packets", "there are no block requests in it"),
-    (b"\x4d\x3c\xb2\xa1", "captured network packets", "there are no block requests in it"),
-    (b"\xa1\xb2\x3c\x4d", "captured network packets", "there are no block requests in it"),
-    (b"\x0a\x0d\x0d\x0a", "captured network packets", "there are no block requests in it"),
-    (b"\x89HDF", "an HDF5 file", "write its table as Parquet or CSV, and read that with --columns"),
-    (b"ARROW1", "an Arrow file", "write it as Parquet with Ebb's columns, or as CSV"),
-    (b"Obj\x01", "an Avro file", "write it as Parquet with Ebb's columns, or as CSV"),
-    (b"ORC", "an ORC file", "write it as Parquet with Ebb's columns, or as CSV"),
-    (b"SQLite format 3", "a SQLite database", "export a table as CSV and read it with --columns"),
-    // LCS_TRACE_START_MAGIC.
-    (b"\xf0\xde\xbc\x9a\x78\x56\x34\x12", CACHES, DIGESTS),
-    (b"\x7fELF", "a program", "look at what was named or downloaded"),
-    (b"%PDF", "a PDF document", "look at what was named or downloaded"),
-    (b"\x93NUMPY", "a NumPy array", "write it as CSV and read that with --columns"),
-];
-
-/// Text of other programs: by what stands in it or, behind `\n`, how a line begins; what it is, and
-/// why it is no trace.
-const TEXT: [(&[&str], &str, &str); 29] = [
-    (
-        &["\n# DXT, "],
-        "the output of darshan-dxt-parser",
-        "calls on files; as such Ebb reads them as CSV, with the heading: awk \
-         'BEGIN {print \"start_s,end_s,rank,file_id,op,offset,length\"} /^# DXT, file_id:/ \
-         {f = $4; sub(\",\", \"\", f)} /^ *X_POSIX/ {print $7 \",\" $8 \",\" $2 \",\" f \",\" \
-         ($3 == \"read\" ? \"R\" : \"W\") \",\" $5 \",\" $6}' FILE | ebb … -",
-    ),
-    (&["avg-cpu:", "_read/s ", " r/s "], "a report of iostat", MEANS),
-    (&["\nprocs -"], "the output of vmstat", MEANS),
-    (&["(PDH-CSV "], "counters of perfmon or esxtop", MEANS),
-    (&["\nAAA,progname,"], "a report of nmon", MEANS),
-    (&["\n\"Dstat "], "a report of dstat", MEANS),
-    (&["\nRESET\n"], "a report of atop", MEANS),
-    (
-        &[" operations slower than "],
-        "calls on files (a BPF tool)",
-        "its offsets are within files: BCC's biosnoop prints each request",
-    ),
-    (
-        &["\n\"Time of Day\",\"Process Name\""],
-        "events of Process Monitor",
-        "its offsets are within files: xperf records the requests of disks",
-    ),
-    (
-        &["D    BLOCK   SIZE "],
-        "the output of DTrace's iosnoop",
-        "it has no times without -t: with them, read it with --columns",
-    ),
-    (&["MB/sec "], "a report of vdbench", MEANS),
-    (&["Total DISK READ", " be/4 "], "the output of iotop", MEANS),
-    (&["= All Devices =", "\nQ2Q "], "a report of btt", "blkparse prints what it sums up"),
-    (&["\n@"], "sums and histograms of bpftrace", "BCC's biosnoop prints each request"),
-    (
-        &["Attaching ", "Attached ", "TIME(ms) "],
-        "the output of bpftrace",
-        "its biosnoop prints neither sectors nor bytes: use BCC's",
-    ),
-    (&[": count "], "a histogram of a BPF tool", "BCC's biosnoop prints each request"),
-    (&[" MAJ MIN "], "the output of biotop", "BCC's biosnoop prints each request"),
-    (
-        &["usertable "],
-        "operations of YCSB",
-        "its keys have no places on a device: record with blktrace",
-    ),
-    (&["fio version 1"], "a log of an old fio", "fio 2 and 3 write versions that have times"),
-    (
-        &["block_rq_", "block_bio_", "# tracer: ", "nvme_complete_rq", "scsi_dispatch_cmd"],
-        KERNEL.0,
-        KERNEL.1,
-    ),
-    (&[".OBJECT "], "a trace of an object store", "its objects have no places on a device"),
-    (&["obj_id", "next_access_vtime"], CACHES, DIGESTS),
-    (&[",get,", ",set,"], "requests to a cache (Twitter)", KEYS),
-    (&["\nkey,op,"], "requests to a cache (CacheLib)", KEYS),
-    (&["# block_id "], "requests to Tectonic", "its blocks have no places on a device"),
-    (
-        &["\nfilename,file_offset,"],
-        "requests to files (Thesios)",
-        "its offsets are within files; as such they can be read, with --columns \
-         device,offset:bytes,-,-,-,-,op,-,-,-,-,size:bytes,-,time:s,...",
-    ),
-    (
-        &["pread64(", "openat("],
-        "system calls (strace)",
-        "record requests below the page cache, with blktrace",
-    ),
-    (
-        &["): R /", "): RO /", "): W /", "): CW", "): O /"],
-        "the output of fatrace",
-        "it has neither places nor sizes: record with blktrace",
-    ),
-    (&["\"fio version\""], "the JSON report of fio", "fio's write_iolog writes the requests"),
-];
-const KEYS: &str = "its keys have no places on a device";
-const KERNEL: (&str, &str) =
-    ("events of the kernel (ftrace, perf script)", "record with blktrace, or with BCC's biosnoop");
-const CACHES: &str = "a trace of caches (libCacheSim)";
-const DIGESTS: &str = "it has digests of objects in place of addresses";
-const MEANS: &str = "it has means over time, no requests: record with blktrace";
-const OF_DISKS: &str = "it has no loads of disks: those of iostat -xt and sar -d can shape a \
-                        generated load";
-const SHAPE: &str = "it has loads over time, no requests, and can shape a generated load: \
-                     [arrivals.shape.file] of a workload";
+/// How the log of Sysinternals' DiskMon names its columns.
+const DISKMON: &str = "Time\tDuration (s)\tDisk\tRequest\tSector\tLength";
 
 /// What a file is that fits no format, if it is of a known other kind, and what to do about it.
 pub(crate) fn other(name: &str, head: &[u8]) -> Option<String> {
     let text = format!("\n{}", String::from_utf8_lossy(head));
+    if text.contains(DISKMON) {
+        let columns = "-,time:s,latency:s,device,op,offset:sectors,size:sectors";
+        return Some(format!("a log of DiskMon: read it with --columns {columns}"));
+    }
     let has = |marks: &[&str]| marks.iter().any(|mark| text.contains(mark));
     let data = DATA.iter().find(|(magic, ..)| head.starts_with(magic));
     let (what, why) = if let Some((_, what, why)) = data {
@@ -216,7 +141,9 @@ pub(crate) fn other(name: &str, head: &[u8]) -> Option<String> {
             "print the default form, or choose the rows of one action: --columns \
              ...,=Q,... with =Q in the place of the action, and what the other columns are",
         )
-    } else if text.trim_start().starts_with(['{', '[']) {
+    } else if name.ends_with(".etl") && head.contains(&0) {
+        ("a Windows event trace", "xperf -i FILE -o out.csv -a dumper prints what Ebb reads (etw)")
+    } else if is_json(&text) {
         (
             "JSON of a kind that Ebb does not know",
             "write its rows as CSV, and read that with --columns",
@@ -230,6 +157,19 @@ pub(crate) fn other(name: &str, head: &[u8]) -> Option<String> {
         return None;
     };
     Some(format!("{what}, not a block trace: {why}"))
+}
+
+/// Whether a text begins with values in JSON, the last of which may be cut.
+fn is_json(text: &str) -> bool {
+    let mut values = serde_json::Deserializer::from_str(text).into_iter::<IgnoredAny>();
+    let is_one = |value: Option<serde_json::Result<_>>| match value {
+        Some(Ok(IgnoredAny)) => Some(true),
+        Some(Err(error)) => error.is_eof().then_some(true),
+        None => Some(false),
+    };
+    let begins = text.trim_start().starts_with(['{', '[']);
+    // The second one, for `[1]` may stand before a text as well.
+    begins && is_one(values.next()) == Some(true) && is_one(values.next()).is_some()
 }
 
 /// What a file is that is known by all the first of its rows, though they may fit a format without
@@ -312,6 +252,15 @@ mod tests {
             let error = refused(&[magic, &[1; 300]].concat());
             assert!(error.contains(what) && error.contains(command), "{error}");
         }
+        for (member, said) in [
+            ("[Content_Types].xml", "save its table as CSV"),
+            ("mimetypeapplication/vnd.oasis.opendocument.spreadsheet", "save its table as CSV"),
+            ("arr_0.npy", "arrays of NumPy"),
+            ("trace.csv", "unzip -p"),
+        ] {
+            let error = refused(format!("PK\x03\x04\x14\0\x06\0{member}\0").as_bytes());
+            assert!(error.contains(said), "{error}");
+        }
         let mut tar = vec![b'x'; 257];
         tar.extend_from_slice(b"ustar\x0000");
         assert!(refused(&tar).contains("a tar archive"));
@@ -321,6 +270,7 @@ mod tests {
     fn what_stands_in_place_of_a_trace_is_named_with_the_remedy() {
         let pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12\n";
         assert!(refused(pointer.as_bytes()).contains("git lfs pull"));
+        assert!(refused(LINES.replace('\n', "\r").as_bytes()).contains("tr '\\r' '\\n'"));
         assert!(refused(b"\n<!DOCTYPE HTML>\n<html>\n").contains("an HTML page"));
         let wide = |bytes: fn(u16) -> [u8; 2]| LINES.encode_utf16().flat_map(bytes).collect();
         let (little, big): (Vec<_>, Vec<_>) = (wide(u16::to_le_bytes), wide(u16::to_be_bytes));
@@ -341,6 +291,24 @@ mod tests {
         for (text, said) in [
             ("Linux 6.1.0 (a)  11/25/2026  _x86_64_ (8 CPU)\n\nDevice r/s\n", "iostat or sar"),
             ("# hostname;interval;timestamp;DEV;tps\nh;9;2026-11-25 00:10:01 UTC;sda;1\n", "sadf"),
+            ("\"pcp-dstat 6.0 CSV Output\"\n\"Author:\",\"x\"\n", "dstat"),
+            ("# Collectl:   V4.3.1-1\n>>> 1795614910.001 <<<\n", "collectl"),
+            ("#<---CPU---><----------Disks----------->\n#cpu KBRead Reads\n 1 0 0\n", "collectl"),
+            ("<?xml version=\"1.0\"?>\n<sysstat>\n<host>\n", "sadf in XML"),
+            ("<?xml version=\"1.0\"?>\n<svg>\n", "an XML document"),
+            ("Op-Type,Op-Count,Byte-Count\nread,100,100\n", "COSBench"),
+            ("[OVERALL], RunTime(ms), 1000\n[READ], Operations, 100\n", "YCSB"),
+            ("job1: (g=0): rw=randread, bs=(R) 4096B-4096B\nfio-3.33\n", "write_iolog"),
+            ("[global]\nioengine=libaio\n", "a job of fio"),
+            ("127.0.0.1 - - [30/Nov/2026:15:04:05 +0000] \"GET / HTTP/1.1\" 200 1\n", "web"),
+            ("Histogram: IO lengths of commands\n512,0\n", "vscsiStats -t"),
+            ("# HELP a b\n# TYPE a counter\na{d=\"sda\"} 1\n", "Prometheus"),
+            ("[    0.000000] Linux version 6.1.0-18-amd64\n", "a tool says"),
+            (
+                "Tracing block device I/O... Hit Ctrl-C to end.\n^C\n usecs : count distribution\n",
+                "BPF",
+            ),
+            ("/* CTF 1.8 */\ntypealias integer\n", "babeltrace"),
             ("{\"status\":\"success\",\"data\":{\"resultType\":\"matrix\"}}", "Prometheus"),
             ("Attaching 4 probes...\nTIME(ms) DISK COMM PID LAT(ms)\n", "use BCC's"),
             ("dd 12 [001] 1.5: block:block_rq_issue: 8,0 W 4096 () 8 + 8 [dd]\n", "perf script"),
@@ -391,6 +359,8 @@ mod tests {
             let error = refused(text.as_bytes());
             assert!(error.contains(said) && error.contains("not a block trace"), "{error}");
         }
+        let diskmon = "#\tTime\tDuration (s)\tDisk\tRequest\tSector\tLength\n0\t0.5\t0.001\t0\tWrite\t16\t8\n";
+        assert!(refused(diskmon.as_bytes()).contains("a log of DiskMon"));
         let thesios = "filename,file_offset,application,c_time,io_zone,redundancy_type,op_type,\
             service_class,from_flash_cache,cache_hit,request_io_size_bytes,disk_io_size_bytes,\
             response_io_size_bytes,start_time,disk_time\nabc,4096,bigtable,1704067200.0,WARM,\
@@ -402,6 +372,9 @@ mod tests {
         open_bytes("t", thesios.into(), &options).unwrap().fill(&mut all).unwrap();
         assert_eq!((all[0].offset, all[0].bytes), (4096, 8192));
         assert!(other("x.oracleGeneral.bin", &[1; 24]).unwrap().contains("libCacheSim"));
-        assert_eq!(other("x", b"nothing known\n"), None);
+        assert!(other("x.etl", &[0; 24]).unwrap().contains("xperf"));
+        for text in ["nothing known\n", "[server]\nname = 1\n", "[1.5] a b\n"] {
+            assert_eq!(other("x", text.as_bytes()), None, "{text}");
+        }
     }
 }

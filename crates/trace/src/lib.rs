@@ -22,6 +22,7 @@ pub mod format;
 pub mod generate;
 mod gzip;
 mod input;
+mod kinds;
 pub mod open;
 mod order;
 pub mod output;

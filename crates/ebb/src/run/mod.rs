@@ -214,9 +214,17 @@ fn parking(machine: &Machine, config: &Config) -> Result<()> {
     if !kept.is_empty() {
         out::note(format_args!("tasks of {kept} are kept from parked cores"));
     }
-    for Parkable { group, obstacle, .. } in &free {
+    let groups = config.machine.stated_groups()?;
+    let is_stated = |cpu: &u16| groups.iter().any(|group| group.cpus.contains(cpu));
+    for Parkable { group, obstacle, apart, .. } in &free {
         let reason = obstacle.as_deref().unwrap_or_default();
-        out::note(format_args!("tasks of {group} may use parked cores: {reason}"));
+        match apart.as_deref().filter(|own| !own.iter().any(is_stated)) {
+            Some(own) => out::note(format_args!(
+                "tasks of {group} use CPUs {}, none of which is parked: {reason}",
+                ebb_host::cpu_list(own)
+            )),
+            None => out::note(format_args!("tasks of {group} may use parked cores: {reason}")),
+        }
     }
     if let outside @ 1.. = ebb_host::outside(&machine.sys) {
         out::note(format_args!(

@@ -193,10 +193,13 @@ impl Audit {
         let fits = u32::try_from(left).unwrap_or(u32::MAX).min(wanted);
         let remedy = format!("raise it (ulimit -n {needed}, LimitNOFILE={needed} of the unit)");
         if fits == 0 || asked && fits < wanted {
+            let fewer = match fits {
+                0 => String::new(),
+                fits => format!(", or give at most --max-connections {fits}"),
+            };
             return Err(usage(format!(
                 "{wanted} connections need {needed} file descriptors, of which {own} are the \
-                 server's own, and the limit is {limit}; {remedy}, or give at most \
-                 --max-connections {fits}"
+                 server's own, and the limit is {limit}; {remedy}{fewer}"
             )));
         }
         let mut detail = format!("{own} of its own, {} for connections", Places::most(fits));

@@ -101,7 +101,11 @@ impl Cpusets {
     fn leave(&mut self, group: &str, reason: String, steering: &mut Steering) {
         if self.left.get(group) != Some(&reason) {
             let place = Place::Cpuset { group: group.to_owned() };
-            steering.tell(place, format!("its tasks may use parked cores: {reason}"));
+            let what = match groups::own_cpus(&self.sys, group, &self.all) {
+                Some(_) => "it is left alone, and its tasks use CPUs of their own",
+                None => "its tasks may use parked cores",
+            };
+            steering.tell(place, format!("{what}: {reason}"));
             self.left.insert(group.to_owned(), reason);
         }
     }
@@ -206,8 +210,10 @@ pub struct Parkable {
     pub group: String,
     /// Those of its own list of CPUs that are there; none where it has those of the root group.
     pub cpus: Vec<u16>,
-    /// Why its tasks may use parked cores all the same.
+    /// Why it gets no other list: its tasks may use parked cores all the same.
     pub obstacle: Option<String>,
+    /// The CPUs of its tasks, where no other group has any of them.
+    pub apart: Option<Vec<u16>>,
 }
 
 /// All groups below the root that have tasks; none where no group takes a list of CPUs.
@@ -218,12 +224,15 @@ pub fn parkable(sys: &Sys) -> Vec<Parkable> {
     }
     let ours = !groups::is_on(sys, "cpuset");
     let all = usual(sys);
+    let shared = shared(sys, &all);
     let one = |group: String| {
         let found = Knob::cpuset(sys, &group).and_then(|mut knob| knob.read(sys));
         let mut own = found.as_deref().ok().and_then(cpus).unwrap_or_default();
         // A list may name CPUs that the machine has not.
         own.retain(|cpu| all.contains(cpu));
-        Parkable { obstacle: original(sys, &group, ours).err(), group, cpus: own }
+        let (obstacle, apart) =
+            (original(sys, &group, ours).err(), groups::own_cpus(sys, &group, &shared));
+        Parkable { obstacle, apart, group, cpus: own }
     };
     groups::below_root(sys).into_iter().map(one).collect()
 }

@@ -65,6 +65,16 @@ pub fn lacks_cpuset(sys: &Sys) -> Option<&'static str> {
     })
 }
 
+/// The CPUs of a group's tasks, where none of them is among those `shared` by others: as those of
+/// a partition.
+#[must_use]
+pub fn own_cpus(sys: &Sys, group: &str, shared: &[u16]) -> Option<Vec<u16>> {
+    let read = |file| sys.cpus(format!("{CGROUPS}/{group}/{file}")).ok();
+    let cpus = read("cpuset.cpus.effective").or_else(|| read("cpuset.cpus"))?;
+    let is_own = !cpus.is_empty() && !cpus.iter().any(|cpu| shared.contains(cpu));
+    is_own.then_some(cpus)
+}
+
 /// User tasks in the root group, which no cpuset restricts.
 #[must_use]
 pub fn outside(sys: &Sys) -> usize {

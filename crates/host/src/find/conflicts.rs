@@ -24,7 +24,8 @@ const SCHEDULER: &str = "frequencies, and which cores sleep";
 const KUBELET: &str = "cpuManagerPolicy: none in its configuration, or leave its CPUs to it";
 
 /// Names of processes, or of the scripts that they run; what they set; what to do.
-/// Names in full: of a process the kernel keeps 15 characters.
+/// Names in full: of a process the kernel keeps 15 characters; one that ends in `*` stands for all
+/// that begin so.
 const KNOWN: &[(&str, &str, &str)] = &[
     ("tuned", PROFILES, disable!("tuned")),
     ("tuned-ppd", PROFILES, disable!("tuned-ppd")),
@@ -44,13 +45,7 @@ const KNOWN: &[(&str, &str, &str)] = &[
     ("watt", GOVERNORS, disable!("watt")),
     ("gamemoded", GOVERNORS, "systemctl --user disable --now gamemoded"),
     ("auto-epp", "energy preferences", disable!("auto-epp")),
-    ("scx_lavd", SCHEDULER, disable!("scx_loader scx")),
-    ("scx_layered", SCHEDULER, disable!("scx_loader scx")),
-    ("scx_bpfland", SCHEDULER, disable!("scx_loader scx")),
-    ("scx_flash", SCHEDULER, disable!("scx_loader scx")),
-    ("scx_cosmos", SCHEDULER, disable!("scx_loader scx")),
-    ("scx_p2dq", SCHEDULER, disable!("scx_loader scx")),
-    ("scx_rusty", SCHEDULER, disable!("scx_loader scx")),
+    ("scx_*", SCHEDULER, disable!("scx_loader scx")),
     ("thermald", "frequency and power limits by temperature", disable!("thermald")),
     ("throttled", LIMITS, disable!("throttled")),
     ("lenovo_fix", LIMITS, disable!("lenovo_fix")),
@@ -59,6 +54,8 @@ const KNOWN: &[(&str, &str, &str)] = &[
     ("nvidia-powerd", LIMITS, disable!("nvidia-powerd")),
     ("dptf", LIMITS, disable!("dptf")),
     ("geopmd", LIMITS, disable!("geopm")),
+    ("eard", LIMITS, disable!("eard")),
+    ("intel-speed-select", LIMITS, "end it; it runs as a daemon with -o"),
     ("undervolt", LIMITS, disable!("undervolt")),
     ("tccd", PROFILES, disable!("tccd")),
     ("legiond", "fans and power limits", disable!("legiond")),
@@ -110,6 +107,12 @@ const KNOWN: &[(&str, &str, &str)] = &[
     ("system76-scheduler", "weights of tasks", disable!("com.system76.Scheduler")),
     ("stalld", "deadline priorities of tasks that starve", disable!("stalld")),
     ("kubelet", TASKS, KUBELET),
+    ("kubelite", TASKS, KUBELET),
+    (
+        "nova-compute",
+        "which CPUs are online, governors and which CPUs guests run on",
+        "cpu_power_management = false in nova.conf",
+    ),
     ("k3s-server", TASKS, KUBELET),
     ("k3s-agent", TASKS, KUBELET),
     ("slurmd", TASKS, "no task/affinity and task/cgroup in TaskPlugin, or leave its CPUs to it"),
@@ -187,7 +190,10 @@ pub fn found(sys: &Sys) -> Vec<Conflict> {
     };
     for pid in sys.numbered("proc", "") {
         let Ok(comm) = sys.text(format!("proc/{pid}/comm")) else { continue };
-        let is_it = |known: &str, name: &str| name == known || name == kept(known);
+        let is_it = |known: &str, name: &str| match known.strip_suffix('*') {
+            Some(start) => name.starts_with(start),
+            None => name == known || name == kept(known),
+        };
         let row = |name: &str| KNOWN.iter().find(|(known, ..)| is_it(known, name));
         let scripts = || scripts(sys, &pid).into_iter().find_map(|name| row(&name));
         if let Some(row) = row(&comm).or_else(scripts) {
@@ -261,6 +267,8 @@ mod tests {
             (22, "tclsh", "tclsh\0/usr/bin/i8kmon\0--nouserconfig"),
             (23, "tail", "tail\0-f\0/var/log/thermald"),
             (24, "journalctl", "journalctl\0-u\0irqbalance"),
+            (25, "scx_rustland", "/usr/bin/scx_rustland"),
+            (26, "nova-compute", "/usr/bin/python3\0/usr/bin/nova-compute"),
         ] {
             put(&format!("proc/{pid}/comm"), comm);
             put(&format!("proc/{pid}/cmdline"), line);
@@ -280,6 +288,8 @@ mod tests {
             ("zcfan", Some(19)),
             ("openshift-tuned", Some(20)),
             ("i8kmon", Some(22)),
+            ("scx_*", Some(25)),
+            ("nova-compute", Some(26)),
             ("tlp", None),
         ];
         assert_eq!(names, expected);

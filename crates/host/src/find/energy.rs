@@ -25,6 +25,9 @@ const LEAST: f64 = 0.1;
 /// No package draws more: twice the largest design power (500 W, Xeon 6900P and EPYC 9005).
 const MOST: Watts = Watts(1000.0);
 
+/// The chips of AMD's energy driver: the kernel's, and what goes on with it outside.
+const AMD: [&str; 2] = ["amd_energy", "zenergy"];
+
 /// What it means that a zone is listed and has no files.
 const HIDDEN: &str = "it is listed and has no files: they are hidden from this container or \
                       sandbox; run ebb on the host, or with the host's /sys";
@@ -106,10 +109,10 @@ impl Zone {
         names.filter_map(|name| Some((format!("{ROOT}/{name}"), why(&name)?))).collect()
     }
 
-    /// The sockets of `amd_energy`, whose counters of 64 bits start again after years.
+    /// The sockets of AMD's energy driver, whose counters of 64 bits start again after years.
     fn of_chip(sys: &Sys, chip: &Chip) -> Vec<Self> {
         let folder = &chip.folder;
-        let own = sys.names(folder).into_iter().filter(|_| chip.name == "amd_energy");
+        let own = sys.names(folder).into_iter().filter(|_| AMD.contains(&&*chip.name));
         let socket = |file: String| {
             let input = file.strip_suffix("_input").filter(|input| input.starts_with("energy"))?;
             let name = sys.text(format!("{folder}/{input}_label")).ok()?;

@@ -22,6 +22,8 @@ pub(crate) struct Biosnoop {
     disks: Names,
     unknown: Unknown,
     lost: Lost,
+    /// A heading or a row was there: `^C` alone is the end of many programs.
+    begun: bool,
     /// The last time of day, and days since the first.
     clock: (u64, u64),
     /// Requests whose time in the queue is not known.
@@ -61,6 +63,7 @@ impl Default for Biosnoop {
             disks: Names::default(),
             unknown: Unknown::default(),
             lost: Lost::default(),
+            begun: false,
             clock: (0, 0),
             unqueued: 0,
             partial: 0,
@@ -71,7 +74,8 @@ impl Default for Biosnoop {
 impl LineParser for Biosnoop {
     fn line(&mut self, line: &[u8]) -> Result<Line, Reason> {
         // perf-tools' iosnoop begins and ends so; BCC's histograms and tops with other words.
-        if line.starts_with(b"Tracing block I/O") || matches!(line, b"Ending tracing..." | b"^C") {
+        let is_end = line == b"^C" && self.begun;
+        if line.starts_with(b"Tracing block I/O") || line == b"Ending tracing..." || is_end {
             return Ok(Line::Header);
         }
         // On standard error, which may be in the file as well.
@@ -83,10 +87,12 @@ impl LineParser for Biosnoop {
         if fields.iter().filter(|name| is_heading(name)).count() > 1 {
             self.columns = heading(&fields)?;
             self.names = fields.iter().map(|name| shown(name)).collect();
+            self.begun = true;
             return Ok(Line::Header);
         }
         let day = self.take_date(&mut fields);
         let row = self.row(&fields, day)?;
+        self.begun = true;
         // Without a disk's name a column is missing: the process stands there.
         let no_disk = row.disk.filter(|disk| disk.iter().all(u8::is_ascii_digit));
         if no_disk.is_none() {
@@ -406,7 +412,8 @@ mod tests {
     #[test]
     fn what_was_lost_is_told() {
         let mut parser = Biosnoop::default();
-        for line in ["Possibly lost 12 samples", "lost 3 events on CPU #2", "Lost 5 events", "^C"] {
+        assert!(parser.line(b"^C").is_err(), "at the end alone");
+        for line in ["Possibly lost 12 samples", "lost 3 events on CPU #2", "Lost 5 events"] {
             assert!(
                 matches!(parser.line(line.as_bytes()), Ok(Line::Header | Line::Other)),
                 "{line}"
@@ -417,6 +424,7 @@ mod tests {
         assert!(parser.line(b"lost 7 sda R 8 4096 0.5 x").is_err());
         let request = read(&mut parser, "1.0 lost 7 sda R 8 4096 0.5");
         assert_eq!((request.stream, parser.notes().len()), (7, 1));
+        assert_eq!(parser.line(b"^C"), Ok(Line::Header));
     }
 
     #[test]

@@ -12,7 +12,7 @@ use super::field::{self, Line, LineParser, Lost, Reason, shown};
 use super::names::Names;
 use super::vscsi_csv::operation as scsi;
 use crate::request::{Op, Request};
-use crate::times::moment;
+use crate::times::moment_of;
 
 const SECOND: i128 = 1_000_000_000;
 
@@ -126,10 +126,10 @@ impl FromStr for Columns {
             ("size", all.has(|held| matches!(held, Held::Size(_)))),
             ("op", all.has(|held| matches!(held, Held::Op(_)))),
         ];
-        // A date and a time of day may stand apart.
+        // A date and a time of day may stand apart, and its parts as well.
         let dates = all.has(|held| *held == Held::Time(None));
         let is_wrong = |(name, count): &(&str, usize)| {
-            *count != 1 && !(*name == "time" && *count == 2 && dates == 2)
+            *count != 1 && !(*name == "time" && *count > 0 && dates == *count)
         };
         if let Some((name, count)) = needed.into_iter().find(is_wrong) {
             let reason = format!("'{name}' is named {count} times, not once");
@@ -264,7 +264,6 @@ impl Delimited {
         }
         match dates[..] {
             [] => {}
-            [one] => at = self.date(one)?,
             _ => at = self.date(&dates.join(&b' '))?,
         }
         if op == Op::Flush {
@@ -282,9 +281,10 @@ impl Delimited {
     /// known of those behind it.
     fn date(&mut self, field: &[u8]) -> Result<u64, Reason> {
         let text = std::str::from_utf8(field).unwrap_or_default();
-        let text = if text.contains(':') { text } else { "" };
-        let utc = || text.parse::<DateTime>().ok()?.to_zoned(TimeZone::UTC).ok();
-        let stamp = text.parse::<Timestamp>().ok().or_else(|| Some(utc()?.timestamp()));
+        // A date alone is midnight to them.
+        let iso = if text.contains(':') { text } else { "" };
+        let utc = || iso.parse::<DateTime>().ok()?.to_zoned(TimeZone::UTC).ok();
+        let stamp = iso.parse::<Timestamp>().ok().or_else(|| Some(utc()?.timestamp()));
         let found = match (stamp, instant(text, true), instant(text, false)) {
             (Some(stamp), ..) => Some(stamp.as_nanosecond()),
             (None, Some(one), Some(other)) if one != other => {
@@ -343,9 +343,13 @@ fn time(field: &[u8], name: &str, unit: u8, comma: bool) -> Result<u64, Reason> 
     }
 }
 
+/// What stands for the year where dates have none: one without a 29th of February, so that it is
+/// refused rather than taken for a day that may not have been.
+const SOME_YEAR: i16 = 1971;
+
 /// An instant, in ns since 1970, of a date and a time of day; without a zone it is UTC.
 fn instant(text: &str, month_first: bool) -> Option<i128> {
-    let moment = moment(text, month_first)?;
+    let moment = moment_of(text, month_first, Some(SOME_YEAR))?;
     Some(moment.nanos - i128::from(moment.ahead.unwrap_or(0)) * SECOND)
 }
 
@@ -506,9 +510,20 @@ mod tests {
             "1970-01-02,00:00:00.5,R,0,512",
             "1970/01/02 00:00:00.5 R 0 512",
             "01/13/1970;00:00:00,5;R;0;512",
+            "[02/Jan/1970:00:00:00.5 +0000] R 0 512",
+            "02-Jan-1970,00:00:00.5,R,0,512",
+            "\"Jan 2,\",\"1970 00:00:00.5\",R,0,512",
+            "19700102 000000.5 R 0 512",
         ] {
             let at = read(columns, line).unwrap().at.0 % 86_400_000_000_000;
             assert_eq!(at, 500_000_000, "{line}");
+        }
+        for (line, days) in
+            [("Fri Jan 2 00:00:00 1970 R 0 512", 1), ("Mar 1 00:00:00 R 0 512", 424)]
+        {
+            let dates = line.split(' ').count() - 3;
+            let columns = "time:date,".repeat(dates) + "op,offset:bytes,size:bytes";
+            assert_eq!(read(&columns, line).unwrap().at.0, days * 86_400_000_000_000, "{line}");
         }
         let reason = read(columns, "03/04/2026,00:00:00,R,0,512").unwrap_err();
         assert!(reason.contains("day and month may be taken for each other"), "{reason}");

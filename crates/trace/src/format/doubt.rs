@@ -59,7 +59,7 @@ fn clock(format: Format, columns: &str, at: u128) -> Option<(String, String)> {
 }
 
 /// What to do about a `line` that fits no format, where it is one of a format whose clock tells the
-/// date but for the unit of that or what divides the columns.
+/// date but for the unit of that, how a number is written or what divides the columns.
 pub(super) fn beyond(line: &[u8]) -> Option<String> {
     Format::ALL.into_iter().find_map(|format| {
         let (columns, zero) = (format.columns()?, format.clock()?);
@@ -70,7 +70,7 @@ pub(super) fn beyond(line: &[u8]) -> Option<String> {
             let Line::Request(request) = parsed else { return None };
             let begins = year(if other == unit { zero } else { 1970 }, request.at.0.into())?;
             let what = match other == unit {
-                true => "only what divides its columns is not".to_owned(),
+                true => apart(format, line),
                 false => format!(
                     "its first time is no date in {unit} since {zero}, and in {other} it is in \
                      {begins}"
@@ -83,6 +83,15 @@ pub(super) fn beyond(line: &[u8]) -> Option<String> {
             })
         })
     })
+}
+
+/// What is not the format's own in a line that has its columns: these formats have commas.
+fn apart(format: Format, line: &[u8]) -> String {
+    let reason = || format.parser()?.line(line).err();
+    match reason().filter(|_| line.contains(&b',')) {
+        Some(reason) => format!("but {reason}"),
+        None => "only what divides its columns is not".to_owned(),
+    }
 }
 
 /// The year in which a clock of ns is at `nanos` that was 0 when the year `zero` began.
@@ -185,6 +194,13 @@ mod tests {
             let error = refused(text);
             let of_msr = error.contains("those of msr, only what divides its columns is not");
             assert_eq!(of_msr, text.contains("hm"), "{error}");
+        }
+        for (text, said) in [
+            ("1538323200.5,12910952,128,0,1063\n", "tencent, but timestamp is not a whole number"),
+            ("128166372003061629,hm,0,Read,0x1000,512,4\n", "of msr, but offset is not a whole"),
+        ] {
+            let error = refused(text);
+            assert!(error.contains(said) && error.contains("--columns time:"), "{error}");
         }
         let text = "419;W;5613568;4096;1577808144360767\n";
         let error = refused(text);

@@ -300,10 +300,30 @@ fn odd_time(field: &[u8], name: &str, unit: u64) -> Result<u64, Reason> {
     Err(match value {
         _ if field.is_empty() => format!("{name} is empty"),
         Ok(value) if value < 0.0 => format!("{name} is negative: '{}'", shown(field)),
+        Ok(value) if value < u64::MAX as f64 && last_digit(text) * unit as f64 > ROUNDED => {
+            format!(
+                "{name} is rounded, as spreadsheets and %g write large numbers: '{}'; write all of \
+                 its digits",
+                shown(field)
+            )
+        }
         Ok(value) if value < u64::MAX as f64 => return Ok(value.round() as u64),
         Ok(value) if !value.is_nan() => format!("{name} is too large: '{}'", shown(field)),
         _ => format!("{name} is not a number: '{}'", shown(field)),
     })
+}
+
+/// A time is not rounded to more than a millisecond.
+const ROUNDED: f64 = 1e6;
+
+/// What the last digit of a number with an exponent is worth, in its unit: `1.5e+17` is rounded to
+/// 1e16. What is not above 1 is no matter.
+fn last_digit(text: &str) -> f64 {
+    let Some((digits, exponent)) = text.split_once(['e', 'E']) else { return 0.0 };
+    let decimals = digits.split_once('.').map_or(0, |(_, part)| part.len());
+    let power = exponent.parse::<i32>().unwrap_or(0).saturating_sub(decimals as i32);
+    let is_zero = !digits.contains(|digit: char| ('1'..='9').contains(&digit));
+    if power <= 0 || is_zero { 0.0 } else { 10_f64.powi(power) }
 }
 
 /// A whole number of `unit`s as nanoseconds.
@@ -399,8 +419,21 @@ mod tests {
             (b".", "time is not a number: '.'"),
             (b"1.2.3", "time is not a number: '1.2.3'"),
             (b"99999999999999", "time is too large: '99999999999999'"),
+            (b"1.57781E+9", "time is rounded, as spreadsheets and %g write large numbers: '1.5"),
         ] {
-            assert_eq!(time(field, "time", 1_000_000_000), Err(said.to_owned()));
+            let reason = time(field, "time", 1_000_000_000).unwrap_err();
+            assert!(reason.starts_with(said), "{reason}");
+        }
+    }
+
+    #[test]
+    fn what_has_an_exponent_has_all_its_digits() {
+        let micros = |text: &str| time(text.as_bytes(), "time", 1_000);
+        assert_eq!(micros("1.577808144360767000e+15"), Ok(1_577_808_144_360_767_000));
+        assert_eq!(micros("0.000000e+00"), Ok(0));
+        assert_eq!(micros("1.23457e+06"), Ok(1_234_570_000), "of a latency it is enough");
+        for rounded in ["1.57781E+15", "1e+06", "1.23457e9", "1e+2147483647"] {
+            assert!(micros(rounded).is_err(), "{rounded}");
         }
     }
 

@@ -101,8 +101,9 @@ impl Report<'_> {
             return Ok(());
         }
         if words[0] == "Linux" {
-            // Behind the release and the host.
-            return self.begin(words.get(3).copied().unwrap_or_default());
+            // Behind the release and the host, before the architecture.
+            let date = words.iter().skip(3).take_while(|word| !word.starts_with('_'));
+            return self.begin(&date.copied().collect::<Vec<_>>().join(" "));
         }
         let place = |names: &[&str]| words.iter().position(|word| names.contains(word));
         if let Some(device) = place(&DEVICES[..2]) {
@@ -159,7 +160,7 @@ impl Report<'_> {
             }
             Some(columns) if is_row(columns) => self.row(words, columns),
             // Rows of sar begin with a time, those of iostat follow a date and time.
-            _ if words.len() <= 4 && is_dated(words) => self.clock(words).map(|_| ()),
+            _ if words.len() <= FIELDS && is_dated(words) => self.clock(words).map(|_| ()),
             _ => Ok(()),
         }
     }
@@ -226,7 +227,7 @@ impl Report<'_> {
         let clock = half.map_or(clock, |(afternoon, _)| clock.in_half(afternoon));
         let time = (clock.nanos / 1_000_000_000) as f64 - f64::from(clock.ahead.unwrap_or(0));
         let day = self.day.take();
-        let now = match (self.day_of(date)?.or(day), self.now) {
+        let now = match (self.day_of(&date)?.or(day), self.now) {
             (Some(day), _) => day + time,
             (None, None) => time,
             (None, Some(before)) => {
@@ -311,12 +312,16 @@ impl Report<'_> {
     }
 }
 
+/// Most words of a date with its time of day: `Wednesday 25 November 2026 02:00:01 PM IST`.
+const FIELDS: usize = 7;
+
 /// Where the time of a line stands, and what stands before it as a date.
-fn find_clock<'a>(words: &[&'a str]) -> Option<(usize, &'a str, Clock)> {
+fn find_clock(words: &[&str]) -> Option<(usize, String, Clock)> {
     // A date with dots can look like a time, and stands first.
-    words.iter().take(3).enumerate().rev().find_map(|(at, word)| {
+    words.iter().take(FIELDS).enumerate().rev().find_map(|(at, word)| {
         let (date, time) = word.rsplit_once('T').unwrap_or(("", word));
-        Some((at, if at > 0 { words[0] } else { date }, times::clock(time)?))
+        let date = if at > 0 { words[..at].join(" ") } else { date.to_owned() };
+        Some((at, date, times::clock(time)?))
     })
 }
 
@@ -378,6 +383,20 @@ mod tests {
 
     const HEAD: &str = "Linux 6.1.0 (host)  11/25/2026  _x86_64_ (8 CPU)\n\n";
 
+    #[test]
+    fn a_report_is_of_the_day_that_its_first_line_names() {
+        let rows = "DEV tps rkB/s wkB/s\n10:00:10 sda 1 1 0\n";
+        let report =
+            |date: &str| format!("Linux 6.1.0 (h) {date} _x86_64_ (8 CPU)\n10:00:00 {rows}");
+        for [one, next] in [
+            ["11/25/2026", "11/26/2026"],
+            ["Wednesday 25 November 2026", "Thursday 26 November 2026"],
+        ] {
+            let text = report(one) + &report(next);
+            assert_eq!(lengths(&text), [10.0, -86_390.0, 10.0], "{one}");
+        }
+    }
+
     fn iostat(times: &[&str]) -> String {
         let report = |time: &&str| format!("{time}\nDevice r/s w/s %util\nsda 10 0 1\n\n");
         times.iter().map(report).collect()
@@ -400,6 +419,8 @@ mod tests {
             (["31/10/2026 23:59:50", "01/11/2026 00:00:00"], 10.0),
             (["10/31/2026 23:59:50", "11/01/2026 00:00:00"], 10.0),
             (["28-02-2028 23:59:50", "01-03-2028 00:00:00"], 86_410.0),
+            (["Sunday 28 February 2027 11:59:50 PM", "Monday 01 March 2027 12:00:00 AM"], 10.0),
+            (["28-Feb-2027 23:59:50", "01-Mar-2027 00:00:00"], 10.0),
             (["2026-10-25T02:59:50+0200", "2026-10-25T02:00:00+0100"], 10.0),
         ] {
             assert_eq!(lengths(&iostat(&times)), [seconds], "{times:?}");

@@ -65,6 +65,26 @@ struct Tail {
     first: bool,
 }
 
+/// What ends a line: some meters send the one, some the other, most both.
+fn is_end(byte: &u8) -> bool {
+    matches!(byte, b'\n' | b'\r')
+}
+
+/// Reads a line with its end; without one where it is too long, or nothing follows.
+fn read_line(from: &mut impl BufRead, line: &mut Vec<u8>) -> std::io::Result<()> {
+    while line.len() < LONGEST as usize {
+        let bytes = from.fill_buf()?;
+        let end = bytes.iter().position(is_end);
+        let taken = end.map_or(bytes.len(), |at| at + 1);
+        line.extend_from_slice(&bytes[..taken]);
+        from.consume(taken);
+        if end.is_some() || taken == 0 {
+            break;
+        }
+    }
+    Ok(())
+}
+
 impl Tail {
     fn read(&mut self, sink: &Sink, clock: Clock) -> std::io::Result<()> {
         let length = self.file.metadata()?.len();
@@ -79,14 +99,14 @@ impl Tail {
         let mut bytes = std::mem::take(&mut self.rest);
         let read = self.file.by_ref().take(TAIL).read_to_end(&mut bytes)?;
         self.at += read as u64;
-        let complete = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+        let complete = bytes.iter().rposition(is_end).map_or(0, |at| at + 1);
         self.rest = bytes.split_off(complete);
         if self.rest.len() as u64 > LONGEST {
             self.rest.clear();
             sink.skip("longer than a line of a meter", "");
         }
         let old = std::mem::take(&mut self.first);
-        for line in bytes.split(|byte| *byte == b'\n') {
+        for line in bytes.split(is_end) {
             let line = String::from_utf8_lossy(line);
             take(&mut self.parser, &line, sink, |unix| match unix {
                 Some(unix) => Some(clock.of_unix(unix)),
@@ -194,9 +214,8 @@ fn lines(child: &mut Child, clock: Clock) -> Receiver<(f64, String)> {
             loop {
                 let mut line = Vec::new();
                 // A line without an end is cut: the parser refuses what is left of it.
-                match from.by_ref().take(LONGEST).read_until(b'\n', &mut line) {
-                    Ok(1..) => {}
-                    _ => return,
+                if read_line(&mut from, &mut line).is_err() || line.is_empty() {
+                    return;
                 }
                 let line = String::from_utf8_lossy(&line).into_owned();
                 if sender.send((clock.now(), line)).is_err() {
@@ -251,6 +270,35 @@ mod tests {
         writeln!(file, "1800000000,6000").unwrap();
         tail.read(&sink, Clock::new()).unwrap();
         assert_eq!(sink.values().last(), Some(&6.0));
+    }
+
+    #[test]
+    fn a_line_ends_with_either_and_halves_are_put_together() {
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        let sink = Sink::new(Curve::Power(Vec::new()));
+        let mut tail = tail(file.path());
+        for (part, count) in [
+            ("unix_s,power_w\r1700000001,5\r", 1),
+            ("1700000002,5\r\n17000000", 2),
+            ("03,5\0\r", 3),
+            ("\n1700000004,", 3),
+            ("5\n", 4),
+        ] {
+            file.write_all(part.as_bytes()).unwrap();
+            tail.read(&sink, Clock::new()).unwrap();
+            assert_eq!(sink.values(), vec![5.0; count], "{part:?}");
+        }
+        let mut from = BufReader::with_capacity(4, &b"1\r2.25 W\r\n3"[..]);
+        let mut lines = Vec::new();
+        loop {
+            let mut line = Vec::new();
+            read_line(&mut from, &mut line).unwrap();
+            match line.is_empty() {
+                true => break,
+                false => lines.push(String::from_utf8(line).unwrap()),
+            }
+        }
+        assert_eq!(lines, ["1\r", "2.25 W\r", "\n", "3"]);
     }
 
     #[test]

@@ -3,10 +3,11 @@
 
 use std::time::SystemTime;
 
+use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
 use ebb_policy::units::Watts;
-use ebb_trace::times::{Moment, moment};
+use ebb_trace::times::{Moment, moment_of};
 
 use super::heading::{Heading, are_units, is_power, watts};
 
@@ -69,14 +70,23 @@ impl Parser {
     /// # Errors
     /// Why it is no sample.
     pub fn line(&mut self, line: &str) -> Result<Line, String> {
-        let line = line.trim_start_matches('\u{feff}').trim();
+        // Meters on serial lines pad with NUL, or end each line so.
+        let is_padding = |it: char| matches!(it, '\0' | '\u{feff}') || it.is_whitespace();
+        let line = line.trim_matches(is_padding);
         if line.is_empty() || line.starts_with('#') {
             return Ok(Line::Other);
         }
         if line.contains('\0') {
-            return Err("text in UTF-16: have it written in UTF-8, or pipe it through iconv -f \
-                        UTF-16 -t UTF-8"
-                .to_owned());
+            let mut pairs = line.as_bytes().chunks(2);
+            let is_wide = pairs.all(|pair| pair.len() < 2 || pair.contains(&0) && pair != [0, 0]);
+            let why = match is_wide {
+                true => {
+                    "text in UTF-16: have it written in UTF-8, or pipe it through iconv -f \
+                         UTF-16 -t UTF-8"
+                }
+                false => "a NUL in it: part of it was lost",
+            };
+            return Err(why.to_owned());
         }
         let (fields, comma) = fields(line)?;
         if self.names(&fields) {
@@ -260,7 +270,10 @@ fn unix(text: &str, unit: f64, comma: bool) -> Result<(f64, bool), String> {
     }
     // Which of day and month comes first tells what lies closer to now.
     let now = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default().as_secs_f64();
-    let read = [true, false].into_iter().filter_map(|month_first| moment(text, month_first));
+    // So does which year it is where a date has none.
+    let year = Timestamp::now().to_zoned(TimeZone::UTC).year();
+    let all = [true, false].into_iter().flat_map(|first| (-1..=1).map(move |off| (first, off)));
+    let read = all.filter_map(|(month_first, off)| moment_of(text, month_first, Some(year + off)));
     let seconds = read.map(seconds).filter(|(seconds, _)| UNIX.contains(seconds));
     seconds.min_by(|a, b| (a.0 - now).abs().total_cmp(&(b.0 - now).abs())).ok_or_else(|| {
         "no time: write Unix seconds, or a date with a time of day such as 2026-11-29T10:12:00Z"
@@ -481,8 +494,22 @@ mod tests {
         assert!((unix - 1_700_000_000.5).abs() < 86_400.0 && parser.local);
         let ms = all(&["timestamp,power_w", "1700000000000,7"]);
         assert!(ms[1].clone().unwrap_err().contains("timestamp_ms"), "{ms:?}");
+        let now = Timestamp::now().to_zoned(TimeZone::UTC);
+        let [seconds, day] = ["%s", "%b %d %H:%M:%S"].map(|form| now.strftime(form).to_string());
+        let line = format!("{day} UTC;7");
+        let Ok(Line::Sample { unix: Some(unix), .. }) = all(&[&line])[0] else { panic!("{line}") };
+        assert!((unix - seconds.parse::<f64>().unwrap()).abs() < 1e-3, "{line}");
         let wide = all(&["1\x002\x00.\x005\x00"]);
         assert!(wide[0].clone().unwrap_err().contains("iconv -f UTF-16"), "{wide:?}");
+        for line in ["12.5\0", "\0\0\0\u{feff}12.5 W\0\r", "12.5\r\0"] {
+            assert_eq!(
+                all(&[line.trim_start_matches('\0'), line])[0],
+                sample(None, 12.5),
+                "{line:?}"
+            );
+        }
+        let lost = all(&["1\0\0\02.5"]);
+        assert!(lost[0].clone().unwrap_err().contains("a NUL in it"), "{lost:?}");
     }
 
     proptest! {
