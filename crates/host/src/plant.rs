@@ -181,6 +181,9 @@ impl Host {
         if owns(Control::PowerState) {
             remarks.extend(self.layout.drives.iter().filter_map(DriveParts::limit_remark));
         }
+        if owns(Control::FanDuty) {
+            remarks.extend(self.layout.drives.iter().filter_map(DriveParts::heat_remark));
+        }
         remarks.extend(self.limits(owned));
         if !self.layout.throttle.is_empty() {
             remarks.extend(self.layout.drives.iter().filter_map(DriveParts::rates_remark));

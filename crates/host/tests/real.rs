@@ -430,7 +430,6 @@ fn packages_are_those_that_the_kernel_names() {
 /// Linux 5.8 to 5.12 counted AMD's sockets among the chips.
 #[test]
 fn sockets_of_amd_energy_are_packages() {
-    let tree = server(2);
     let files = [
         ("energy1_input", "1000"),
         ("energy1_label", "Ecore000"),
@@ -440,6 +439,7 @@ fn sockets_of_amd_energy_are_packages() {
         ("energy10_label", "Esocket1"),
     ];
     for driver in ["amd_energy", "zenergy"] {
+        let tree = server(2);
         tree.chip(0, driver, &format!("{driver}.0"), &files);
         let counters: Vec<_> = tree.machine().packages().map(|zone| zone.counter.clone()).collect();
         let file = |n| format!("sys/class/hwmon/hwmon0/energy{n}_input");

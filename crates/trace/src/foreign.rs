@@ -313,6 +313,7 @@ mod tests {
             ("Attaching 4 probes...\nTIME(ms) DISK COMM PID LAT(ms)\n", "use BCC's"),
             ("dd 12 [001] 1.5: block:block_rq_issue: 8,0 W 4096 () 8 + 8 [dd]\n", "perf script"),
             ("1219008 REST.PUT.OBJECT 8d4fcda3d675bac9 1056\n", "an object store"),
+            ("# timestamp (ms), op type [Put:0], object id, size\n0,1,A,8371\n", "an object store"),
             ("openat(AT_FDCWD, \"/etc/passwd\", O_RDONLY) = 3\n", "strace"),
             ("TIME(ms) DISK COMM PID LAT(ms)\n611 nvme0n1 bash 4179 10\n", "bpftrace"),
             ("Tracing block device I/O... Hit Ctrl-C.\n\n usecs : count distribution\n", "BPF"),

@@ -155,7 +155,11 @@ pub(crate) const TEXT: &[(&[&str], &str, &str)] = &[
         KERNEL.0,
         KERNEL.1,
     ),
-    (&[".OBJECT "], "a trace of an object store", "its objects have no places on a device"),
+    (
+        &[".OBJECT ", "object id", "cacheKey"],
+        "a trace of an object store",
+        "its objects have no places on a device",
+    ),
     (&["obj_id", "next_access_vtime"], CACHES, DIGESTS),
     (&[",get,", ",set,"], "requests to a cache (Twitter)", KEYS),
     (&["\nkey,op,"], "requests to a cache (CacheLib)", KEYS),

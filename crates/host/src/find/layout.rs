@@ -243,6 +243,18 @@ impl DriveParts {
         })
     }
 
+    /// What an operator should know of where it says that it gets too hot.
+    #[must_use]
+    pub fn heat_remark(&self) -> Option<String> {
+        let identity = self.identity.as_ref().filter(|identity| identity.hottest().is_none())?;
+        Some(format!(
+            "{} warns at {:.0} °C by its firmware, which is no limit of a drive: {:.0} °C counts",
+            self.drive.id.as_ref().unwrap_or(&self.drive.name),
+            identity.warning?.0,
+            DriveSpec::LIMIT.0
+        ))
+    }
+
     /// What an operator should know of its cap.
     #[must_use]
     pub fn limit_remark(&self) -> Option<String> {
@@ -444,7 +456,7 @@ impl Layout {
         let drive = |parts: &DriveParts| DriveSpec {
             id: parts.drive.id.clone(),
             states: if caps { parts.states() } else { Vec::new() },
-            limit: parts.identity.as_ref().and_then(|identity| identity.warning),
+            limit: parts.identity.as_ref().and_then(Identity::hottest),
             idle_wakes: parts.identity.as_ref().map_or_else(Vec::new, Identity::idle_wakes),
             rotational: parts.drive.rotational,
         };

@@ -1,5 +1,7 @@
 //! What drives answer, byte by byte. Sections are those of the NVMe Base Specification 2.1.
 
+use std::ops::RangeInclusive;
+
 use ebb_policy::PowerStateSpec;
 use ebb_policy::units::{Celsius, Nanos, Watts};
 
@@ -8,6 +10,9 @@ pub const IDENTIFY: usize = 4096;
 /// Length of the SMART / Health log.
 pub const HEALTH: usize = 512;
 
+/// Where a drive warns, in °C: it works at 50 by any maker's data sheet. Firmware says 0 °C or all
+/// bits set where nobody has filled that in.
+const LIMITS: RangeInclusive<f64> = 50.0..=150.0;
 /// Zero kelvin.
 const ZERO: f64 = 273.15;
 /// Where the power state descriptors begin, and the length of one.
@@ -40,15 +45,21 @@ impl Identity {
         idle.map(|state| state.exit).collect()
     }
 
-    /// Its power states as caps: from one on that does not say its power (0, Figure 314) nobody
-    /// knows what they cap.
+    /// Its power states as caps: from one on that does not say its power (0, Figure 314), or says
+    /// more than the one before (8.1.17 forbids that), nobody knows what they cap.
     pub fn caps(&self) -> Vec<PowerStateSpec> {
-        let mut says = true;
+        let (mut says, mut most) = (true, Watts(f64::INFINITY));
         let cap = |state: &PowerStateSpec| {
-            says &= state.max_power.0 > 0.0;
+            says &= state.max_power.0 > 0.0 && state.max_power <= most;
+            most = state.max_power;
             PowerStateSpec { operational: state.operational && says, ..state.clone() }
         };
         self.states.iter().map(cap).collect()
+    }
+
+    /// The hottest that it may be: where it warns, if that is what a drive can have.
+    pub fn hottest(&self) -> Option<Celsius> {
+        self.warning.filter(|limit| LIMITS.contains(&limit.0))
     }
 
     /// Of an Identify Controller data structure.
@@ -184,6 +195,19 @@ mod tests {
         assert!(identity.apst && !Identity::parse(&[0; IDENTIFY]).apst);
     }
 
+    /// With the one all fans would be at full speed for ever, with the other none for the drive.
+    #[test]
+    fn a_limit_that_no_drive_has_is_none() {
+        for (kelvin, hottest) in
+            [(0, None), (273, None), (u16::MAX, None), (345, Some(72.0)), (358, Some(85.0))]
+        {
+            let mut bytes = drive();
+            bytes[266..268].copy_from_slice(&kelvin.to_le_bytes());
+            let found = Identity::parse(&bytes).hottest().map(|limit| limit.0.round());
+            assert_eq!(found, hottest, "{kelvin} K");
+        }
+    }
+
     /// What a drive that says 0 W draws there, it does not say.
     #[test]
     fn a_state_that_does_not_say_its_power_caps_nothing() {
@@ -193,6 +217,8 @@ mod tests {
             caps.iter().map(|state| state.operational).collect::<Vec<_>>()
         };
         assert_eq!(caps(&bytes), [true, true, false]);
+        bytes[STATES + STATE..STATES + STATE + 2].copy_from_slice(&1301_u16.to_le_bytes());
+        assert_eq!(caps(&bytes), [true, false, false], "more than the first");
         bytes[STATES + STATE..STATES + STATE + 2].fill(0);
         assert_eq!(caps(&bytes), [true, false, false]);
         assert!(Identity::parse(&bytes).states[1].operational, "it does I/O all the same");

@@ -425,6 +425,12 @@ mod tests {
         ] {
             assert_eq!(lengths(&iostat(&times)), [seconds], "{times:?}");
         }
+        let error = of(
+            &iostat(&["11/25/26 10:00:00", "11/25/26 10:00:10"])
+                .replace("sda 10", "sda 9223372036854775808.00"),
+            "sda",
+        );
+        assert!(error.unwrap_err().contains("a counter went back"));
         let odd = "10:00:00 DEV tps rkB/s wkB/s x\n10:10:00 sda 1 nan 1 x\n";
         assert!(of(odd, "sda").unwrap_err().contains("r:2: 'nan' is not a number"));
         let error = of(&iostat(&["13/13/2026 10:00:00", "13/13/2026 10:00:10"]), "sda");

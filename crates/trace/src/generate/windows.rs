@@ -60,6 +60,9 @@ impl Others {
     }
 }
 
+/// No device has so many requests in a second.
+const MOST: f64 = 1e9;
+
 /// Rates as windows, with the part of all requests that each has.
 pub(super) fn shares(
     rates: &[Rate],
@@ -73,6 +76,13 @@ pub(super) fn shares(
     }
     if rates.iter().map(|rate| rate.seconds).sum::<f64>() * 1e9 > LONGEST.0 as f64 {
         return Err(format(format!("the windows last longer than {LONGEST_SAID}")));
+    }
+    let most = rates.iter().map(|rate| rate.reads.max(rate.writes)).fold(0.0, f64::max);
+    if most > MOST {
+        return Err(format(format!(
+            "'{workload}' has a window of {most:e} requests a second, as iostat and sar print where a \
+             counter went back: delete that report"
+        )));
     }
     let all = |of: fn(&Rate) -> f64| rates.iter().map(|rate| of(rate) * rate.seconds).sum::<f64>();
     let (reads, writes) = (all(|rate| rate.reads), all(|rate| rate.writes));
