@@ -148,7 +148,7 @@ pub(crate) fn other(name: &str, head: &[u8]) -> Option<String> {
             "JSON of a kind that Ebb does not know",
             "write its rows as CSV, and read that with --columns",
         )
-    } else if head.contains(&0) {
+    } else if is_binary(head) {
         (
             "binary data of a kind that Ebb does not know",
             "export it as text, and read that with --columns",
@@ -157,6 +157,12 @@ pub(crate) fn other(name: &str, head: &[u8]) -> Option<String> {
         return None;
     };
     Some(format!("{what}, not a block trace: {why}"))
+}
+
+/// Whether a zero or more than one byte in twenty is no letter that text has.
+fn is_binary(head: &[u8]) -> bool {
+    let odd = head.iter().filter(|byte| matches!(byte, 1..=8 | 14..=26 | 28..=31)).count();
+    head.contains(&0) || odd * 20 > head.len()
 }
 
 /// Whether a text begins with values in JSON, the last of which may be cut.
@@ -346,6 +352,7 @@ mod tests {
             ("10:00:00   1234 be/4 root        0.00 B/s    4.00 K/s  0.00 % dd\n", "iotop"),
             ("10:00:00.123456 dd(1234): R /var/log/syslog\n", "fatrace"),
             ("\u{1}\0\u{2}\0\0", "binary data"),
+            ("\n\u{10}\u{8}\u{1}\u{12}\u{5}hello", "binary data"),
             ("\"Dstat 0.7.3 CSV output\"\n\"Author:\",\"x\"\n", "dstat"),
             ("RESET\nDSK h 1764029405 2026/11/25 00:10:05 600 sda 4 100\n", "atop"),
             ("Tracing ext4 operations slower than 10 ms\nTIME COMM PID T\n", "within files"),
@@ -360,7 +367,7 @@ mod tests {
             let error = refused(text.as_bytes());
             assert!(error.contains(said) && error.contains("not a block trace"), "{error}");
         }
-        let diskmon = "#\tTime\tDuration (s)\tDisk\tRequest\tSector\tLength\n0\t0.5\t0.001\t0\tWrite\t16\t8\n";
+        let diskmon = format!("#\t{DISKMON}\n0\t0.5\t0.001\t0\tWrite\t16\t8\n");
         assert!(refused(diskmon.as_bytes()).contains("a log of DiskMon"));
         let thesios = "filename,file_offset,application,c_time,io_zone,redundancy_type,op_type,\
             service_class,from_flash_cache,cache_hit,request_io_size_bytes,disk_io_size_bytes,\

@@ -185,15 +185,15 @@ pub(crate) const TEXT: &[(&[&str], &str, &str)] = &[
 ];
 const ROWS: &str = "write it as Parquet with Ebb's columns, or as CSV";
 const LOOK: &str = "look at what was named or downloaded";
-const SHAPED: &str = "the answer of Prometheus to a range query in JSON, iostat -xt and sadf -d can \
-                      shape a generated load: [arrivals.shape.file] of a workload";
+const SHAPED: &str = "the answer of Prometheus to a range query in JSON, iostat -xt and sadf -d \
+                      can shape a generated load: [arrivals.shape.file] of a workload";
 const KEYS: &str = "its keys have no places on a device";
 pub(crate) const KERNEL: (&str, &str) =
     ("events of the kernel (ftrace, perf script)", "record with blktrace, or with BCC's biosnoop");
 pub(crate) const CACHES: &str = "a trace of caches (libCacheSim)";
 pub(crate) const DIGESTS: &str = "it has digests of objects in place of addresses";
 const MEANS: &str = "it has means over time, no requests: record with blktrace";
-pub(crate) const OF_DISKS: &str = "it has no loads of disks: those of iostat -xt and sar -d can shape a \
-                        generated load";
-pub(crate) const SHAPE: &str = "it has loads over time, no requests, and can shape a generated load: \
-                     [arrivals.shape.file] of a workload";
+pub(crate) const OF_DISKS: &str =
+    "it has no loads of disks: those of iostat -xt and sar -d can shape a generated load";
+pub(crate) const SHAPE: &str = "it has loads over time, no requests, and can shape a generated \
+                                load: [arrivals.shape.file] of a workload";

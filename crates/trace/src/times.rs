@@ -77,7 +77,8 @@ fn clock_place(text: &str) -> Option<usize> {
                 && parts.next().is_some_and(|minutes| minutes.len() == 2)
                 && parts.next().is_some()
         };
-        return numbers().find(is_clock);
+        // Behind a year that has two digits as well.
+        return numbers().filter(is_clock).last();
     }
     let first = numbers().next()?;
     let is_whole = pieces(&text[first..]).next().is_some_and(|number| number.len() == 8);
@@ -287,6 +288,7 @@ mod tests {
             "29/Nov/2026:10:10:07.123",
             "[29/Nov/2026:10:10:07.123 +0000]",
             "29-Nov-26 10:10:07.123",
+            "29/Nov/26:10:10:07.123 +0000",
             "2026-NOV-29 10:10:07.123",
             "Sun Nov 29 10:10:07.123 2026",
             "Sun Nov 29 10:10:07.123 UTC 2026",

@@ -3,18 +3,12 @@
 use std::num::NonZeroU64;
 use std::str::FromStr;
 
-use jiff::Timestamp;
-use jiff::civil::DateTime;
-use jiff::tz::TimeZone;
-
 use super::blkparse::kind;
+use super::dates::Dates;
 use super::field::{self, Line, LineParser, Lost, Reason, shown};
 use super::names::Names;
 use super::vscsi_csv::operation as scsi;
 use crate::request::{Op, Request};
-use crate::times::moment_of;
-
-const SECOND: i128 = 1_000_000_000;
 
 /// What stands in which column: `time:ms,device,offset:sectors,size:bytes,op`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -73,9 +67,8 @@ impl Columns {
 
     /// A parser of such lines.
     pub(crate) fn parser(self) -> Box<dyn LineParser> {
-        let (separator, names, month_first) = (None, Names::default(), None);
-        let lost = Lost::default();
-        Box::new(Delimited { columns: self, separator, names, month_first, lost })
+        let (names, dates, lost) = Default::default();
+        Box::new(Delimited { columns: self, separator: None, names, dates, lost })
     }
 
     /// Whether lines of so many columns are meant.
@@ -193,8 +186,7 @@ struct Delimited {
     columns: Columns,
     separator: Option<u8>,
     names: Names,
-    /// Whether dates whose year is last have the month first, once one has told.
-    month_first: Option<bool>,
+    dates: Dates,
     lost: Lost,
 }
 
@@ -264,7 +256,7 @@ impl Delimited {
         }
         match dates[..] {
             [] => {}
-            _ => at = self.date(&dates.join(&b' '))?,
+            _ => at = self.dates.read(&dates.join(&b' '))?,
         }
         if op == Op::Flush {
             (offset, size) = (0, 0);
@@ -274,40 +266,6 @@ impl Delimited {
         let recorded_latency = NonZeroU64::new(latency);
         let request = field::request(at, op, offset, size)?;
         Ok(Some(Request { device, stream, recorded_latency, ..request }))
-    }
-
-    /// ns since 1970 of a date with a time of day, by ISO 8601 or in the form of other programs.
-    /// Whether the month comes first there, a date tells that fits one order alone, and is then
-    /// known of those behind it.
-    fn date(&mut self, field: &[u8]) -> Result<u64, Reason> {
-        let text = std::str::from_utf8(field).unwrap_or_default();
-        // A date alone is midnight to them.
-        let iso = if text.contains(':') { text } else { "" };
-        let utc = || iso.parse::<DateTime>().ok()?.to_zoned(TimeZone::UTC).ok();
-        let stamp = iso.parse::<Timestamp>().ok().or_else(|| Some(utc()?.timestamp()));
-        let found = match (stamp, instant(text, true), instant(text, false)) {
-            (Some(stamp), ..) => Some(stamp.as_nanosecond()),
-            (None, Some(one), Some(other)) if one != other => {
-                let Some(month_first) = self.month_first else {
-                    return Err(format!(
-                        "time is '{}', of which day and month may be taken for each other: write \
-                         it as in 2026-11-25T00:10:01.5Z",
-                        shown(field)
-                    ));
-                };
-                Some(if month_first { one } else { other })
-            }
-            (None, one, other) => {
-                if one.is_some() != other.is_some() {
-                    self.month_first = Some(one.is_some());
-                }
-                one.or(other)
-            }
-        };
-        found.and_then(|nanos| u64::try_from(nanos).ok()).ok_or_else(|| {
-            let text = shown(field);
-            format!("time is '{text}', no date since 1970 such as 2026-11-25T00:10:01.5Z")
-        })
     }
 }
 
@@ -341,16 +299,6 @@ fn time(field: &[u8], name: &str, unit: u8, comma: bool) -> Result<u64, Reason> 
         }
         _ => field::time(field, name, unit),
     }
-}
-
-/// What stands for the year where dates have none: one without a 29th of February, so that it is
-/// refused rather than taken for a day that may not have been.
-const SOME_YEAR: i16 = 1971;
-
-/// An instant, in ns since 1970, of a date and a time of day; without a zone it is UTC.
-fn instant(text: &str, month_first: bool) -> Option<i128> {
-    let moment = moment_of(text, month_first, Some(SOME_YEAR))?;
-    Some(moment.nanos - i128::from(moment.ahead.unwrap_or(0)) * SECOND)
 }
 
 /// A number of units as whole bytes, exactly: `4096.0` bytes, `0.5` KiB, `0x1000`.

@@ -6,6 +6,7 @@ mod biosnoop;
 mod blkparse;
 mod columns;
 mod darshan;
+mod dates;
 mod detect;
 mod disksim;
 mod doubt;

@@ -80,8 +80,8 @@ pub(super) fn shares(
     let most = rates.iter().map(|rate| rate.reads.max(rate.writes)).fold(0.0, f64::max);
     if most > MOST {
         return Err(format(format!(
-            "'{workload}' has a window of {most:e} requests a second, as iostat and sar print where a \
-             counter went back: delete that report"
+            "'{workload}' has a window of {most:e} requests a second, as iostat and sar print \
+             where a counter went back: delete that report"
         )));
     }
     let all = |of: fn(&Rate) -> f64| rates.iter().map(|rate| of(rate) * rate.seconds).sum::<f64>();
