@@ -78,7 +78,7 @@ fn clock_place(text: &str) -> Option<usize> {
                 && parts.next().is_some()
         };
         // Behind a year that has two digits as well.
-        return numbers().filter(is_clock).last();
+        return numbers().rfind(is_clock);
     }
     let first = numbers().next()?;
     let is_whole = pieces(&text[first..]).next().is_some_and(|number| number.len() == 8);

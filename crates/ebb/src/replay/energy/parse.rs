@@ -508,7 +508,7 @@ mod tests {
                 "{line:?}"
             );
         }
-        let lost = all(&["1\0\0\02.5"]);
+        let lost = all(&["1\0\0\0 2.5"]);
         assert!(lost[0].clone().unwrap_err().contains("a NUL in it"), "{lost:?}");
     }
 
