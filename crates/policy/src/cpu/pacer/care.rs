@@ -11,7 +11,8 @@
 //!   under one. The noisier it was, the sooner it is learned again.
 //! * **A lighter load.** Fewer requests and fewer bytes make no saving slower. A latency that is
 //!   higher all the same is so natively, where idle cores sleep deeply: learned again, no blame.
-//!   Once learned, it is expected of such a load: windows of it are left out while it is brief.
+//!   Once learned, it is expected of such a load: windows of it are left out while it is brief, and
+//!   it is the baseline of what follows until it has grown as old as one.
 //! * **A reserve**, the share of the capacity that stays, told anew in every period.
 
 use crate::cpu::pacer::kinds::Kinds;
@@ -46,7 +47,12 @@ pub(super) struct Care {
     kinds: Kinds,
     /// The load of which the baseline is, per second.
     load: Load,
-    /// Native latency of a far lighter load over the baseline.
+    /// That which takes natively what is expected, and whether it is the lighter of two.
+    of: Load,
+    is_light: bool,
+    /// What it takes over what was learned of reads and writes.
+    scale: f64,
+    /// How many times as long as a load a far lighter one takes natively.
     light: f64,
     /// Latency under a saving over the baseline, the lowest since it was learned; at most 1.
     fallen: f64,
@@ -58,16 +64,17 @@ impl Care {
         &mut self,
         (old, l_avg): (f64, f64),
         l_div: f64,
-        (windows, load): (usize, Load),
+        (windows, load, last): (usize, Load, Load),
         ops: &Ops,
     ) {
-        let by = l_avg / self.baseline(old, ops);
-        if self.is_lighter(&load) {
-            self.light = by.max(1.0);
-        } else if self.load.below(&load, LIGHTER) {
-            self.light = by.recip().max(1.0);
+        let by = l_avg / self.mixed(old, ops);
+        // Of windows that take as long the last is of one load.
+        if last.below(&self.of, LIGHTER) {
+            (self.light, self.is_light) = (by.max(1.0), true);
+        } else if self.of.below(&last, LIGHTER) {
+            (self.light, self.is_light) = (by.recip().max(1.0), false);
         }
-        self.load = load;
+        (self.load, self.of, self.scale) = (load, last, 1.0);
         (self.noise, self.windows, self.fallen) = (l_div, windows as f64, 1.0);
         self.kinds.learn(l_avg, ops);
     }
@@ -93,7 +100,7 @@ impl Care {
 
     /// The baseline `l_baseline`, were reads and writes those of `ops`.
     pub fn mixed(&self, l_baseline: f64, ops: &Ops) -> f64 {
-        self.kinds.expected(ops).unwrap_or(l_baseline)
+        self.scale * self.kinds.expected(ops).unwrap_or(l_baseline)
     }
 
     /// Whether that was learned of such reads and writes.
@@ -124,9 +131,47 @@ impl Care {
         load.below(&self.load, LIGHTER)
     }
 
+    /// How many times what is expected `load` takes natively, of two loads that were learned.
+    pub fn natively(&self, load: &Load) -> f64 {
+        let light = self.light.max(1.0);
+        match self.is_light {
+            true if self.of.below(load, LIGHTER) => light.recip(),
+            false if load.below(&self.of, LIGHTER) => light,
+            _ => 1.0,
+        }
+    }
+
     /// How many times the baseline `load` has taken natively, if it is far below the baseline's.
     pub fn lighter(&self, load: &Load) -> f64 {
-        if self.is_lighter(load) { self.light.max(1.0) } else { 1.0 }
+        if self.is_lighter(load) { self.natively(load).max(1.0) / self.fallen } else { 1.0 }
+    }
+
+    /// Whether what is expected is what the lighter of two loads takes.
+    pub fn is_light(&self) -> bool {
+        self.is_light
+    }
+
+    /// Whether a load is far lighter than the one that was learned.
+    pub fn is_below(&self, load: &Load) -> bool {
+        !self.is_light && load.below(&self.of, LIGHTER)
+    }
+
+    /// What one window of such a load took with everything on, which may be too brief to be learned.
+    /// What is `known` it can only raise, for it may hold the end of a heavier one. Whether it
+    /// counts.
+    pub fn hear(&mut self, l: f64, l_baseline: f64, ops: &Ops, known: bool) -> bool {
+        let by = l / self.mixed(l_baseline, ops);
+        let tells = !known || by >= self.light;
+        if tells {
+            self.light = by.max(1.0);
+        }
+        tells
+    }
+
+    /// The same, expecting what the lighter load, which is back as `load`, was learned to take.
+    pub fn lightened(self, load: Load) -> Self {
+        let scale = self.scale * if self.is_light { 1.0 } else { self.light.max(1.0) };
+        Self { load, of: load, is_light: true, fallen: 1.0, scale, ..self }
     }
 
     /// The highest that the current latency may well be, of so many windows.
@@ -154,7 +199,7 @@ mod tests {
         let mut care = Care::default();
         let latency = [30.0 * 120.0, 10.0 * 40.0];
         let ops = Ops { number: [30.0, 10.0], latency, bytes: [30.0, 10.0] };
-        care.learn((0.0, 100.0), l_div, (4, Load::default()), &ops);
+        care.learn((0.0, 100.0), l_div, (4, Load::default(), Load::default()), &ops);
         care
     }
 

@@ -20,14 +20,21 @@ const LOWER: f64 = 0.75;
 /// Share by which the load may differ between the two settings that are compared.
 const SAME_LOAD: f64 = 0.1;
 /// Time until the next try after one that failed, at first; it doubles up to 64 times.
-const PAUSE: Nanos = Nanos::from_secs(60);
-const MOST_FAILURES: u32 = 6;
+pub(super) const PAUSE: Nanos = Nanos::from_secs(60);
+pub(super) const MOST_FAILURES: u32 = 6;
 
 /// What was drawn and served before.
 #[derive(Debug, Clone, Copy)]
-struct Trial {
-    watts: f64,
-    rate: f64,
+pub(super) struct Trial {
+    pub watts: f64,
+    pub rate: f64,
+}
+
+impl Trial {
+    /// Whether so many requests are the same load.
+    pub fn is_like(&self, rate: f64) -> bool {
+        (rate / self.rate - 1.0).abs() < SAME_LOAD
+    }
 }
 
 /// The exchange that is tried, and how the last ones ended.
@@ -122,7 +129,7 @@ impl Pacer {
             self.exchange.trial = Some(trial);
             return true;
         }
-        let same = (self.windows.load().requests() / trial.rate - 1.0).abs() < SAME_LOAD;
+        let same = trial.is_like(self.windows.load().requests());
         let less = self.windows.watts().is_some_and(|watts| watts < trial.watts * (1.0 - GAIN));
         if keeps && same && less {
             (self.exchange.pays, self.exchange.failures) = (true, 0);

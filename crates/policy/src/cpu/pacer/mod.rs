@@ -20,6 +20,7 @@
 //! | `freq_adaptor.rs` | Freq Adaptor: `f_desired`, `γ` |
 //! | `ceiling.rs` | ours: the ceilings of who keeps the heat |
 //! | `exchange.rs` | ours: cores for frequency, in `pacer-plus` alone |
+//! | `gain.rs` | ours: whether a saving saves, in `pacer-plus` alone |
 //! | `kinds.rs` | ours: reads and writes, large and small apart, in `pacer-plus` alone |
 //! | `idle.rs` | Background Task Scheduler, §IV-D |
 //! | `memory.rs` | ours: no limit cycles |
@@ -36,6 +37,7 @@ mod checks;
 mod core_adaptor;
 mod exchange;
 mod freq_adaptor;
+mod gain;
 mod idle;
 mod kinds;
 mod loss;
@@ -55,6 +57,7 @@ use ceiling::Ceilings;
 use checks::{BurstCheck, IdleCheck};
 use core_adaptor::CoreAdaptor;
 use exchange::Exchange;
+use gain::Gain;
 use idle::Background;
 use memory::Memory;
 pub use params::{Adaptors, PacerParams};
@@ -101,6 +104,7 @@ pub struct Pacer {
     /// Only inside `pacer-plus`.
     care: Option<Care>,
     exchange: Exchange,
+    gain: Gain,
     /// `l_baseline` in ns, and when it was last learned.
     l_baseline: f64,
     /// The 99th percentile then, where it is sensed.
@@ -116,8 +120,9 @@ pub struct Pacer {
     /// Since when the baseline is being learned, and how long that took last.
     learning: Option<Nanos>,
     took: Nanos,
-    /// Since when windows are left out.
+    /// Since when windows are left out, and when such a load was last learned.
     lighter_since: Option<Nanos>,
+    light_at: Nanos,
     /// Windows that there had been when the last silence began.
     rested: Option<u64>,
     /// Whether this one keeps everything on.
@@ -155,6 +160,7 @@ impl Pacer {
             ceilings: Ceilings::new(groups, params.stable_thresh),
             care: None,
             exchange: Exchange::new(&native),
+            gain: Gain::default(),
             l_baseline: 0.0,
             tail_baseline: None,
             learned_at: Nanos::ZERO,
@@ -164,6 +170,7 @@ impl Pacer {
             learning: None,
             took: Nanos::ZERO,
             lighter_since: None,
+            light_at: Nanos::ZERO,
             rested: None,
             spared: false,
             relearning: false,
@@ -233,7 +240,9 @@ impl Pacer {
         }
         self.adopt(&signals.in_force, request);
         self.ceilings.update(&self.topology, signals);
-        let l_baseline = self.mixed(&Ops::of(&signals.io)) * self.lighter(signals);
+        let load = Load::of(&signals.io).per(signals.period);
+        let natively = self.care.map_or(1.0, |care| care.natively(&load).max(1.0));
+        let l_baseline = self.mixed(&Ops::of(&signals.io)) * natively;
         let expected = l_baseline * (1.0 + self.params.plf);
         let burst = self.burst.check(signals, &self.topology, expected);
         let idle = self.idle.check(&signals.io, signals.period);
@@ -395,7 +404,17 @@ impl Pacer {
     fn unstable(&mut self, signals: &Signals, held: bool, request: &mut Request) {
         self.learning.get_or_insert(signals.now);
         self.set(request, Self::all, "pacer:unstable");
+        let count = self.windows.count();
         let complete = self.windows.add(signals);
+        let closed = self.windows.count() > count && self.had(&self.native);
+        if closed && !self.hear_light(signals.now) && !held && self.has_heard(signals.now) {
+            // The light load is gone before it was learned as a whole; the other one is known.
+            (self.state, self.resume, self.learning) = (State::Stable, RESUME, None);
+            self.relearning = false;
+            self.windows.clear();
+            self.resume(signals.period, request);
+            return;
+        }
         let calm = complete && self.l_div() < self.params.stable_thresh;
         // A load that the Burst-Check would throw out again at once is not stable.
         if calm && !held && self.ceilings.still() && !self.burst.busy(signals, &self.topology) {
@@ -452,7 +471,9 @@ impl Pacer {
             if self.l_div() > self.params.unstable_thresh {
                 self.memory.acquit();
                 // What has changed without harm is measured anew where it is.
-                if self.is_slow() || self.care.is_none() {
+                if self.is_slow() && self.is_lighter() {
+                    self.learn_again(request, "pacer-plus:lighter");
+                } else if self.is_slow() || self.care.is_none() {
                     self.enter_unstable(request, "pacer:latency-diverged");
                 } else {
                     self.windows.keep_last();
@@ -506,7 +527,7 @@ impl Pacer {
             self.race(request);
         } else if self.care.is_none() {
             self.set(request, Self::last_kept, "pacer:idle-rest");
-        } else if self.spared && !long {
+        } else if self.spared && !long || !self.gain.may_be(signals.now) {
             self.set(request, Self::all, "pacer-plus:learning");
         } else {
             self.rest(signals, request);

@@ -24,6 +24,7 @@
 
 use crate::cpu::closest;
 use crate::cpu::pacer::core_adaptor::{self, Sizing};
+use crate::cpu::pacer::exchange::Trial;
 use crate::cpu::pacer::memory::Saving;
 use crate::cpu::pacer::params::LEARNING_SHARE;
 use crate::cpu::pacer::{Adaptors, Pacer, State, freq_adaptor, loss};
@@ -109,19 +110,54 @@ impl Pacer {
             return;
         }
         self.keep();
-        let may_save = calm && still && sure > self.params.deadband;
-        if !self.relieve(request) && may_save && !self.save(sure, request) {
+        let may_save = calm && still && sure > self.params.deadband && self.gain.may_be(now);
+        if self.relieve(request) || may_save && self.save(sure, request) {
+            return;
+        }
+        if !self.saves_nothing(now, request) && may_save {
             self.exchange(now, request);
         }
     }
 
+    /// Whether it was learned not long ago what a light load takes.
+    fn knows_light(&self, now: Nanos) -> bool {
+        let age = now.saturating_sub(self.light_at);
+        self.light_at > Nanos::ZERO && age < self.trusted_for
+    }
+
+    /// Hears of a light load from the window that was closed last, with everything on; false if it
+    /// was of another.
+    pub(super) fn hear_light(&mut self, now: Nanos) -> bool {
+        let (known, (l, load, ops)) = (self.knows_light(now), self.windows.last());
+        let care = self.care.as_mut().filter(|care| self.l_baseline > 0.0 && care.is_below(&load));
+        let Some(care) = care else { return false };
+        if care.hear(l, self.l_baseline, &ops, known) {
+            self.light_at = now;
+        }
+        true
+    }
+
+    /// Whether a light load was heard of since the baseline, which is young, is learned again.
+    pub(super) fn has_heard(&self, now: Nanos) -> bool {
+        let heard = self.learning.is_some_and(|since| self.light_at > since);
+        self.relearning && heard && now.saturating_sub(self.learned_at) < self.trusted_for
+    }
+
+    /// Whether the window that was closed last was of a load far below the baseline's.
+    pub(super) fn is_lighter(&self) -> bool {
+        let (_, load, _) = self.windows.last();
+        self.care.is_some_and(|care| care.is_lighter(&load))
+    }
+
     /// Leaves the window that was closed last out if its load is light and it took no longer than
-    /// such a load does natively; false once one has lasted for as long as learning takes.
+    /// such a load does natively; false once one has lasted for as long as learning takes. What was
+    /// learned of it not long ago is the baseline then.
     pub(super) fn leave_out(&mut self, now: Nanos) -> bool {
         let (l, load, ops) = self.windows.last();
         let Some(care) = self.care else { return false };
-        let natively = care.lighter(&load) * care.baseline(self.l_baseline, &ops);
-        let light = self.is_slow() && l <= (1.0 + self.params.plf) * natively;
+        let natively = care.natively(&load).max(1.0) * care.mixed(self.l_baseline, &ops);
+        let light = self.is_slow() && care.is_lighter(&load);
+        let light = light && l <= (1.0 + self.params.plf) * natively;
         if !light || self.had(&self.native) {
             self.lighter_since = None;
             return false;
@@ -130,6 +166,9 @@ impl Pacer {
         let brief = now.saturating_sub(since) < self.took;
         if brief {
             self.windows.forget();
+        } else if self.knows_light(now) {
+            self.care = Some(care.lightened(load));
+            self.windows.keep_last();
         }
         brief
     }
@@ -170,7 +209,8 @@ impl Pacer {
 
     /// Whether a baseline learned now is that of before.
     fn is_same(&self, l_avg: f64) -> bool {
-        let old = self.mixed(&self.windows.ops());
+        let natively = self.care.map_or(1.0, |care| care.natively(&self.windows.load()));
+        let old = natively * self.mixed(&self.windows.ops());
         (l_avg - old).abs() < self.params.stable_thresh * old
     }
 
@@ -179,8 +219,14 @@ impl Pacer {
         let whole = now.saturating_sub(self.learned_at) >= self.trusted_for;
         if let Some(care) = &mut self.care {
             care.confirm(same, whole);
-            let of = (self.windows.since_change(), self.windows.load());
+            let (_, last, _) = self.windows.last();
+            let of = (self.windows.since_change(), self.windows.load(), last);
             care.learn((self.l_baseline, l_avg), l_div, of, &self.windows.ops());
+            if care.is_light() {
+                self.light_at = now;
+            }
+            let rate = self.windows.load().requests();
+            self.gain.learn(self.windows.watts().map(|watts| Trial { watts, rate }));
         }
         (self.l_baseline, self.learned_at) = (l_avg, now);
         self.tail_baseline = self.windows.tail();
@@ -220,21 +266,32 @@ impl Pacer {
         if self.topology.io_groups().any(|g| self.cores.held(self.sizing(g))) {
             self.cores = old;
         }
-        if self.topology.io_groups().all(|g| self.fewer(g) == self.in_force[g].active) {
+        if self.topology.io_groups().all(|g| self.fewer(g, distance) == self.in_force[g].active) {
             return false;
         }
         self.memory.saving(Saving::Cores, &self.in_force);
         self.each_io_group(|pacer, g| {
-            let n_desired = pacer.fewer(g);
+            let n_desired = pacer.fewer(g, distance);
             pacer.ask_active(g, n_desired, request, "pacer:slack-cores");
         });
         true
     }
 
-    /// `n_desired` with slack.
-    fn fewer(&self, g: usize) -> u16 {
-        let (n_desired, active) = (self.cores.fewer(self.sizing(g)), self.in_force[g].active);
-        if self.care.is_some() { n_desired.clamp(active.div_ceil(2), active) } else { n_desired }
+    /// `n_desired` with slack. With care, half of the cores stay, and where more than one goes, as
+    /// many as keep `plf` if the loss is in proportion to `1 / s − 1` at a share `s` of the
+    /// capacity: cores may have little to do on average and too much in a bunch.
+    fn fewer(&self, g: usize, distance: f64) -> u16 {
+        let (n_desired, group) = (self.cores.fewer(self.sizing(g)), self.in_force[g]);
+        if self.care.is_none() {
+            return n_desired;
+        }
+        let all = f64::from(self.topology.groups[g].cores);
+        let share = group.frequency / self.topology.max_frequency();
+        let beyond = all / (f64::from(group.active.max(1)) * share) - 1.0;
+        let most = 1.0 + beyond / (1.0 - distance).max(f64::MIN_POSITIVE);
+        let keeps = if beyond > 0.0 { (all / (share * most)).ceil() as u16 } else { 0 };
+        let least = keeps.min(group.active.saturating_sub(1)).max(group.active.div_ceil(2));
+        n_desired.clamp(least, group.active)
     }
 
     /// Freq Adaptor; false when there is no frequency to lower.
