@@ -6,6 +6,7 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
+pub use ebb_policy::cpus::text as cpu_list;
 use rustix::fs::{Access, OFlags, access};
 use rustix::io::Errno;
 use rustix::process::Pid;
@@ -377,66 +378,12 @@ pub(crate) fn by_number(name: &str) -> (String, u64, String) {
 /// CPUs as the kernel writes them, such as `0-3,8`; `None` where the text is no such list.
 #[must_use]
 pub fn cpus(text: &str) -> Option<Vec<u16>> {
-    let mut cpus = Vec::new();
-    for part in text.split(',').filter(|part| !part.is_empty()) {
-        let (from, to) = part.split_once('-').unwrap_or((part, part));
-        let (from, to) = (from.parse::<u16>().ok()?, to.parse::<u16>().ok()?);
-        if from > to {
-            return None;
-        }
-        cpus.extend(from..=to);
-    }
-    Some(cpus)
-}
-
-/// Ascending CPUs as the kernel writes them.
-pub fn cpu_list(cpus: &[u16]) -> String {
-    let mut parts: Vec<(u16, u16)> = Vec::new();
-    for cpu in cpus {
-        match parts.last_mut() {
-            Some((_, last)) if *last + 1 == *cpu => *last = *cpu,
-            _ => parts.push((*cpu, *cpu)),
-        }
-    }
-    let text = |(first, last)| match first == last {
-        true => format!("{first}"),
-        false => format!("{first}-{last}"),
-    };
-    parts.into_iter().map(text).collect::<Vec<_>>().join(",")
+    ebb_policy::cpus::list(text)
 }
 
 #[cfg(test)]
 mod tests {
-    use proptest::prelude::*;
-
     use super::*;
-
-    proptest! {
-        #[test]
-        fn any_text_is_a_list_of_cpus_or_none(text in "[0-9,\\-x ]{0,20}") {
-            if let Some(cpus) = cpus(&text) {
-                prop_assert!(cpus.len() <= 11 << 16);
-            }
-        }
-    }
-
-    proptest! {
-        #[test]
-        fn a_list_of_cpus_reads_back(cpus in proptest::collection::btree_set(0..500_u16, 0..60)) {
-            let cpus: Vec<_> = cpus.into_iter().collect();
-            prop_assert_eq!(super::cpus(&cpu_list(&cpus)), Some(cpus));
-        }
-    }
-
-    #[test]
-    fn lists_of_cpus_are_the_kernel_s() {
-        assert_eq!(cpu_list(&[0, 1, 2, 3, 8, 10, 11]), "0-3,8,10-11");
-        assert_eq!(cpus("0-3,8"), Some(vec![0, 1, 2, 3, 8]));
-        assert_eq!(cpus(""), Some(vec![]));
-        for wrong in ["3-1", "a", "0-", "70000", "1;2"] {
-            assert_eq!(cpus(wrong), None, "{wrong}");
-        }
-    }
 
     #[test]
     fn an_absent_value_says_why() {

@@ -40,7 +40,7 @@ pub use contract::topology::{
     CoreRole, DriveSpec, FanSpec, GroupSpec, Limitable, PowerModel, PowerState, PowerStateSpec,
     RequestWork, Topology,
 };
-pub use contract::{ladder, live, table, topology, units};
+pub use contract::{cpus, ladder, live, table, topology, units};
 pub use cycle::{Cycle, Cycled, PERIOD, Plant};
 pub use guard::{Guard, Limits, check_server_budget};
 

@@ -8,6 +8,7 @@ use std::sync::mpsc::{Receiver as Channel, Sender as Report, channel};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 
+use ebb_policy::cpus;
 use ebb_policy::reactor::{Core, Machine, Placement, Scheduler};
 use ebb_policy::units::Nanos;
 use rustix::thread::{CpuSet, sched_setaffinity, set_current_timer_slack};
@@ -284,7 +285,7 @@ pub(super) fn usable(cpus: &[usize]) -> Result<(), Error> {
         source,
     })?;
     match cpus.iter().find(|cpu| !allowed.contains(cpu)) {
-        Some(&cpu) => Err(Error::NotAllowed { cpu, allowed: topology::text(&allowed) }),
+        Some(&cpu) => Err(Error::NotAllowed { cpu, allowed: cpus::text(&allowed) }),
         None => Ok(()),
     }
 }

@@ -5,6 +5,7 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
+use ebb_policy::cpus::list;
 use ebb_policy::reactor::{Core, CoreSpec, Machine};
 use rustix::thread::{CpuSet, sched_getaffinity};
 
@@ -77,35 +78,9 @@ pub fn allowed() -> io::Result<Vec<usize>> {
     Ok((0..CpuSet::MAX_CPU).filter(|cpu| set.is_set(*cpu)).collect())
 }
 
-/// CPUs in order as the kernel writes them, such as `0-3,8`.
-pub(super) fn text(cpus: &[usize]) -> String {
-    let runs = cpus.chunk_by(|cpu, next| *cpu + 1 == *next);
-    let run = |run: &[usize]| match *run {
-        [first, .., last] => format!("{first}-{last}"),
-        _ => run[0].to_string(),
-    };
-    runs.map(run).collect::<Vec<_>>().join(",")
-}
-
-/// A list of CPUs as the kernel writes it, such as `0-3,8`; at most 65,536 of them.
-#[must_use]
-pub fn list(text: &str) -> Option<Vec<usize>> {
-    let mut cpus = Vec::new();
-    for part in text.trim().split(',').filter(|part| !part.is_empty()) {
-        let (from, to) = part.split_once('-').unwrap_or((part, part));
-        let (from, to) = (from.parse::<u16>().ok()?, to.parse::<u16>().ok()?);
-        if from > to {
-            return None;
-        }
-        cpus.extend((from..=to).map(usize::from));
-    }
-    Some(cpus)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use proptest::prelude::*;
 
     /// CPUs with their list of siblings and their node.
     fn tree(cpus: &[(usize, &str, u16)]) -> tempfile::TempDir {
@@ -155,21 +130,6 @@ mod tests {
         let root = Path::new(SYSFS);
         if root.is_dir() {
             assert_eq!(machine(root, &[0], 1).unwrap().cores.len(), 1);
-        }
-    }
-
-    proptest! {
-        #[test]
-        fn a_list_reads_back(cpus in prop::collection::btree_set(0_usize..300, 0..40)) {
-            let cpus: Vec<usize> = cpus.into_iter().collect();
-            prop_assert_eq!(list(&text(&cpus)), Some(cpus));
-        }
-
-        #[test]
-        fn any_text_is_a_list_or_refused(text in "[0-9,\\- a]{0,12}") {
-            if let Some(cpus) = list(&text) {
-                prop_assert!(cpus.len() <= 65_536 * 7);
-            }
         }
     }
 }

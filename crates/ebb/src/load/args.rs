@@ -5,6 +5,7 @@ use std::str::FromStr;
 
 use clap::{Args, ValueEnum};
 
+use ebb_policy::cpus::list;
 use ebb_policy::units::{Bytes, Nanos};
 use ebb_trace::generate::iops;
 
@@ -281,20 +282,12 @@ impl FromStr for CoreList {
     type Err = String;
     fn from_str(text: &str) -> Result<Self, String> {
         let wrong = || format!("'{text}' is not a list of cores: write such as 1 or 0-2,5");
-        let mut cores = Vec::new();
-        for part in text.split(',') {
-            let (from, to) = part.split_once('-').unwrap_or((part, part));
-            let from: usize = from.trim().parse().map_err(|_| wrong())?;
-            let to: usize = to.trim().parse().map_err(|_| wrong())?;
-            if from > to || to >= 4096 {
-                return Err(wrong());
-            }
-            cores.extend(from..=to);
-        }
+        let cores = list::<usize>(text).filter(|cores| !cores.is_empty()).ok_or_else(wrong)?;
         let mut unique = cores.clone();
         unique.sort_unstable();
         unique.dedup();
-        if unique.len() == cores.len() { Ok(Self(cores)) } else { Err(wrong()) }
+        let good = unique.len() == cores.len() && unique.last().is_some_and(|last| *last < 4096);
+        if good { Ok(Self(cores)) } else { Err(wrong()) }
     }
 }
 

@@ -25,9 +25,11 @@
 //! | `names.rs` | the names of its parts |
 //! | `class.rs` | classes of jobs |
 //! | `units.rs` | units as types |
+//! | `cpus.rs` | lists of CPUs as the kernel writes them |
 
 pub mod class;
 pub mod control;
+pub mod cpus;
 pub mod in_force;
 pub mod ladder;
 pub mod live;

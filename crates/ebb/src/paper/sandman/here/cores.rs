@@ -44,7 +44,7 @@ pub fn divide(target: Option<&str>, load: Option<&str>) -> Result<(Vec<usize>, V
 
 fn list(option: &str, text: &str, allowed: &[usize]) -> Result<Vec<usize>> {
     let wrong = |why: String| usage(format!("{option} {text}: {why}"));
-    let cpus = topology::list(text).filter(|cpus| !cpus.is_empty());
+    let cpus = ebb_policy::cpus::list(text).filter(|cpus| !cpus.is_empty());
     let cpus = cpus.ok_or_else(|| wrong("must be CPUs such as 0-1,4".into()))?;
     if let Some(cpu) = cpus.iter().find(|cpu| !allowed.contains(cpu)) {
         return Err(wrong(format!("this process may not run on CPU {cpu}")));
