@@ -2,6 +2,7 @@
 
 use anyhow::Result;
 use hdrhistogram::Histogram;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::text;
@@ -79,9 +80,10 @@ impl Latency {
 }
 
 /// A distribution in nanoseconds, as it stands in the JSON.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct LatencyReport {
     /// Mean.
+    #[schemars(range(min = 0))]
     pub mean: f64,
     /// Least.
     pub min: u64,

@@ -10,6 +10,8 @@ mod characterise;
 mod command;
 mod ctl;
 mod curve;
+#[cfg(test)]
+mod docs;
 mod exit;
 mod flow;
 mod input;
@@ -34,6 +36,8 @@ mod replay;
 mod restore;
 mod rpc;
 mod run;
+#[cfg(test)]
+mod schema;
 mod scrub;
 mod serve;
 mod server;

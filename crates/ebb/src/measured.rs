@@ -9,6 +9,7 @@ use anyhow::Result;
 use comfy_table::presets::NOTHING;
 use comfy_table::{CellAlignment, Table};
 use indicatif::ProgressBar;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use ebb_trace::Op;
@@ -88,15 +89,16 @@ impl Requests {
 }
 
 /// Requests of one kind, as they stand in the JSON.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+#[schemars(extend("minimum" = 0))]
 pub struct OpReport {
-    /// How many were answered without error.
+    /// Requests that were done and whose intended start was counted.
     pub requests: u64,
-    /// Per second.
+    /// Requests per second of the time counted.
     pub iops: f64,
     /// Bytes moved.
     pub bytes: u64,
-    /// Per second, in millions.
+    /// Millions of bytes per second.
     pub mb_per_s: f64,
     /// As each command counts it.
     pub latency_ns: Option<LatencyReport>,

@@ -7,6 +7,7 @@ use clap::Args;
 use ebb_host::{
     Leave, Lock, Machine, Restoration, RestoreOutcome, Restored, State, Sys, full_speed, remembered,
 };
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::exit::usage;
@@ -49,14 +50,17 @@ fn leave(text: &str) -> Result<Leave, String> {
     }
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(title = "ebb restore --json")]
 struct Report<'a> {
+    #[schemars(extend("const" = 1))]
     schema: u32,
+    /// Each place that was saved, in the order in which they were set back.
     restored: &'a [Restored],
-    /// Why what is left could not be put on disk.
+    /// Why what is left could not be put on disk; absent where it was.
     #[serde(skip_serializing_if = "Option::is_none")]
     unrecorded: Option<String>,
-    /// Why what an Ebb has left could not be read.
+    /// Why what an Ebb has left could not be read: there is more to restore; absent where all was.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     unread: Vec<String>,
 }
@@ -234,3 +238,6 @@ fn verdict(done: &Restoration) -> Result<()> {
         ),
     }
 }
+
+#[cfg(test)]
+crate::schema::written!("restore-1", Report<'static>);

@@ -6,6 +6,7 @@ use anyhow::{Result, bail};
 use clap::Args;
 use ebb_dataplane::device::{Checked, Fault, Finding, Keeper, Raid5, Spec, open_kept};
 use ebb_policy::units::Bytes;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::exit::{Interrupted, usage};
@@ -43,33 +44,42 @@ pub struct ScrubArgs {
 }
 
 /// What was found, and how far the scrub came.
-#[derive(Debug, Default, Serialize)]
+#[derive(Debug, Default, Serialize, JsonSchema)]
+#[schemars(title = "ebb scrub --json")]
 struct Report {
+    #[schemars(extend("const" = 1))]
     schema: u32,
+    /// As it was given.
     array: String,
+    /// By their place in the array.
     members: Vec<String>,
     /// Of the array.
+    #[schemars(range(min = 1))]
     stripes: u64,
-    /// The first stripe that was looked at, and the one after the last.
+    /// The first stripe that was looked at.
     from: u64,
+    /// The stripe after the last; less than stripes: it was interrupted.
     to: u64,
     /// Read, of all members.
     bytes: u64,
-    /// Stripes that nothing can be compared with: a member is missing.
+    /// Stripes with nothing to compare with: a member is missing or not rebuilt.
     incomplete: u64,
     wrong: Vec<Wrong>,
 }
 
 /// A stripe that is not as it should be.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 struct Wrong {
     stripe: u64,
-    /// The array's bytes in it: the first, and the one after the last.
+    /// Of the array, in this stripe.
     first_byte: u64,
+    /// The byte after the last.
+    #[schemars(range(min = 1))]
     end_byte: u64,
     /// `mismatch` or `unreadable`.
+    #[schemars(extend("enum" = ["mismatch", "unreadable"]))]
     fault: &'static str,
-    /// Members that cannot read their chunk.
+    /// Those that cannot read their chunk.
     members: Vec<String>,
     repaired: bool,
     text: String,
@@ -198,3 +208,6 @@ fn summary(report: &Report) -> String {
         report.incomplete,
     )
 }
+
+#[cfg(test)]
+crate::schema::written!("scrub-1", Report);

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use anyhow::{Result, bail};
 use clap::Args;
 use ebb_host::{Lock, Machine, State, Sys, Verified, compare};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
@@ -35,20 +36,23 @@ pub struct VerifyArgs {
 }
 
 /// What was found.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+#[schemars(title = "ebb verify --json")]
 pub struct Report {
+    #[schemars(extend("const" = 1))]
     schema: u32,
-    /// What everything was compared with: "set" or "found".
+    /// What the settings were compared with.
+    #[schemars(extend("enum" = ["set", "found"]))]
     with: String,
-    /// Places that are so.
+    /// Settings that are so.
     compared: usize,
-    /// Places that were not read: asleep, or too slow.
+    /// Settings that were not read: their drive sleeps, or it would take too long.
     unread: usize,
     differing: Vec<Differing>,
 }
 
 /// A place that is otherwise.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
 struct Differing {
     place: String,
     text: String,
@@ -127,3 +131,6 @@ fn words(report: &Report) -> String {
     }
     told
 }
+
+#[cfg(test)]
+crate::schema::written!("verify-1", Report);

@@ -15,7 +15,7 @@ use rustix::process::{Pid, PidfdFlags, Signal, WaitOptions, kill_process, pidfd_
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::common::{ebb, fails, path, prints, valid};
+use crate::common::{ebb, fails, path, prints, spawn, valid};
 use crate::serve::Serve;
 
 mod browser;
@@ -137,9 +137,7 @@ impl Copy {
 
     /// Starts to act and waits until a fan has been taken.
     pub fn start(&self, more: &[&str]) -> Child {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_ebb"));
-        command.args(self.run(&[&["--apply"], more].concat()));
-        let child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        let child = spawn(self.run(&[&["--apply"], more].concat()), Stdio::null());
         // Before that it is tried once.
         let contact = self.folder.path().join("state/contact.json");
         while !contact.exists() || self.fan() != "1" {
@@ -303,10 +301,8 @@ fn users_io_is_what_ebb_serve_counts() {
     let serve = Serve::start(&[]);
     let config = path(copy.folder.path(), "ebb.toml");
     fs::write(&config, format!("serve = \"{}\"\nperiod = \"100 ms\"", serve.metrics)).unwrap();
-    let mut command = Command::new(env!("CARGO_BIN_EXE_ebb"));
-    command.args(copy.run(&["--config", &config, "--json", "--samples"]));
-    command.stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = command.spawn().unwrap();
+    let run = copy.run(&["--config", &config, "--json", "--samples"]);
+    let mut child = spawn(run, Stdio::piped());
     let lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
     let mut samples = lines.filter_map(|line| {
         let event: Value = serde_json::from_str(&line).unwrap();
@@ -427,9 +423,7 @@ fn the_next_start_first_sets_back_what_was_left() {
     kill_both(copy.start(&[]));
     assert_eq!(copy.fan(), "1");
     // Even where it then finds that it can do nothing: this machine counts no latencies.
-    let mut command = Command::new(env!("CARGO_BIN_EXE_ebb"));
-    command.args(copy.args(&["run", "--policy", "pacer", "--apply"]));
-    let again = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let again = spawn(copy.args(&["run", "--policy", "pacer", "--apply"]), Stdio::null());
     let (code, told) = ends(again);
     assert_eq!(code, Some(2), "{told}");
     assert_eq!(told.matches("'1' -> '5'").count(), 2, "both fans: {told}");
@@ -589,8 +583,7 @@ fn what_is_shown_is_valid_and_reads_back() {
     assert_eq!(prints(&["config", "check", &file]), format!("{file}: good\n"));
     let schema: Value = serde_json::from_str(&prints(&["config", "schema"])).unwrap();
     // Every key that there is, and no other.
-    for (table, keys) in
-        [("/properties", &value), ("/properties/machine/properties", &value["machine"])]
+    for (table, keys) in [("/properties", &value), ("/$defs/Machine/properties", &value["machine"])]
     {
         let described = schema.pointer(table).unwrap().as_object().unwrap();
         assert!(keys.as_object().unwrap().keys().all(|key| described.contains_key(key)), "{table}");

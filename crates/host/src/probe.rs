@@ -8,6 +8,7 @@ mod jobs;
 use ebb_policy::registry::{ENTRIES, Entry};
 use ebb_policy::table::SIGNALS;
 use ebb_policy::{Control, Signal, Steward, Unit};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::act::cpusets::{self, Parkable};
@@ -29,7 +30,7 @@ use crate::sense::sensors::waited;
 use crate::sys::Absent;
 
 /// One signal or control of one part.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Found {
     /// Its name in the table.
     pub name: &'static str,
@@ -50,7 +51,7 @@ pub struct Found {
 }
 
 /// A policy and what it lacks here.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Fit {
     /// The policy.
     pub policy: &'static str,
@@ -63,10 +64,12 @@ pub struct Fit {
     pub alone: Vec<String>,
 }
 
-/// All that was found.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+/// Version 1. What this machine can sense and steer; `missing` says why something cannot be used.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[schemars(title = "ebb probe --json")]
 pub struct Report {
     /// Version of the JSON.
+    #[schemars(extend("const" = 1))]
     pub schema: u32,
     /// Logical CPUs online, physical cores, sockets.
     pub cpus: usize,

@@ -1,10 +1,12 @@
 //! Latencies of a run, or of a part of its load.
 
 use hdrhistogram::Histogram;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 /// Latencies in microseconds; quantiles to 3 digits.
-#[derive(Debug, Clone, Copy, Default, Serialize)]
+#[derive(Debug, Clone, Copy, Default, Serialize, JsonSchema)]
+#[schemars(extend("minimum" = 0))]
 pub struct Latency {
     /// Exact arithmetic mean.
     pub mean: Option<f64>,

@@ -1,5 +1,6 @@
 //! What only some plants tell of a run: heat, faults, parts of the load, jobs, disks, trace files.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use ebb_policy::QosClass;
@@ -7,13 +8,13 @@ use ebb_policy::QosClass;
 use crate::latency::Latency;
 
 /// What became of one file while it was read.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct FileReport {
-    /// The file as named.
+    /// Path as given.
     pub file: String,
-    /// Its format, named or detected.
+    /// Format, named or detected.
     pub format: String,
-    /// Malformed records that were passed over.
+    /// Malformed records passed over (--lenient).
     pub malformed: u64,
     /// The first of them: line or record, and what was wrong.
     pub reasons: Vec<(u64, String)>,
@@ -25,7 +26,7 @@ pub struct FileReport {
 }
 
 /// What the thermal side of a run came to.
-#[derive(Debug, Clone, Copy, Serialize)]
+#[derive(Debug, Clone, Copy, Serialize, JsonSchema)]
 pub struct ThermalSummary {
     /// Hottest die at the end of any control period.
     pub hottest_socket_celsius: f64,
@@ -33,31 +34,38 @@ pub struct ThermalSummary {
     pub mean_socket_celsius: f64,
     /// Hottest drive at the end of any control period.
     pub hottest_drive_celsius: f64,
-    /// Leakage, part of the processors' energy.
+    /// Leakage, part of energy_joules.cpu.
+    #[schemars(range(min = 0))]
     pub leakage_joules: f64,
     /// Duty of the fans, mean over fans and time.
+    #[schemars(range(min = 0, max = 1))]
     pub mean_fan_duty: f64,
     /// Relative amplitude of vibration, mean over time.
+    #[schemars(range(min = 0))]
     pub mean_vibration: f64,
     /// Socket time slowed down by the hardware's emergency throttling, all sockets together.
+    #[schemars(range(min = 0))]
     pub socket_throttled_seconds: f64,
     /// Drive time slowed down by heat, all drives together.
+    #[schemars(range(min = 0))]
     pub drive_throttled_seconds: f64,
 }
 
 /// How a server switched itself off for heat.
-#[derive(Debug, Clone, Copy, Serialize)]
+#[derive(Debug, Clone, Copy, Serialize, JsonSchema)]
 pub struct TripLine {
-    /// When, since the start of the run.
+    /// When, since the start of the run (warm-up included).
+    #[schemars(range(min = 0))]
     pub at_s: f64,
     /// Whose die was too hot.
     pub socket: u16,
-    /// How hot.
+    /// How hot it was.
     pub celsius: f64,
 }
 
 /// One injected fault.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+#[schemars(extend("minimum" = 0))]
 pub struct FaultLine {
     /// When it began.
     pub from_s: f64,
@@ -72,11 +80,13 @@ pub struct FaultLine {
 }
 
 /// One job.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+#[schemars(extend("minimum" = 0))]
 pub struct JobSummary {
     /// Its name.
     pub name: String,
     /// How much it matters.
+    #[schemars(with = "String", extend("enum" = QosClass::ALL.map(|class| class.name())))]
     pub class: QosClass,
     /// From arrival to admission; null if it never was admitted.
     pub admission_seconds: Option<f64>,
@@ -99,7 +109,7 @@ pub struct JobSummary {
 }
 
 /// A part of a workload that has several.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct PartSummary {
     /// Its name.
     pub name: String,
@@ -111,18 +121,21 @@ pub struct PartSummary {
     /// Their latency; absent like `requests`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub latency_us: Option<Latency>,
-    /// Its drives, where each part has drives of its own.
+    /// Its drives; absent where parts share drives.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub drives: Option<u16>,
-    /// Their energy.
+    /// Their energy; absent like drives.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0))]
     pub drive_joules: Option<f64>,
 }
 
 /// All jobs of one class: how its promises were kept.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+#[schemars(extend("minimum" = 0))]
 pub struct ClassSummary {
     /// The class.
+    #[schemars(with = "String", extend("enum" = QosClass::ALL.map(|class| class.name())))]
     pub class: QosClass,
     /// Jobs of it.
     pub jobs: usize,
@@ -132,7 +145,7 @@ pub struct ClassSummary {
     pub mean_admission_seconds: Option<f64>,
     /// Mean delay of those that are done; null when none was.
     pub mean_delay_seconds: Option<f64>,
-    /// Longest.
+    /// Longest delay.
     pub max_delay_seconds: Option<f64>,
     /// Sum of the waits for drives.
     pub disk_wait_seconds: f64,
@@ -174,15 +187,19 @@ impl ClassSummary {
 }
 
 /// What wore the mechanics of all hard disks together.
-#[derive(Debug, Clone, Copy, Serialize)]
+#[derive(Debug, Clone, Copy, Serialize, JsonSchema)]
+#[schemars(extend("minimum" = 0))]
 pub struct DiskSummary {
     /// Seeks to another cylinder.
     pub seeks: u64,
     /// Revolutions lost to vibration, but those of reading ahead.
     pub retries: u64,
-    /// Time for which the heads were at work.
+    /// Time for which the heads sought, waited for the platter, transferred or read ahead, all
+    /// disks together.
+    #[schemars(default)]
     pub busy_seconds: f64,
-    /// Share of it that vibration cost; null where there was none.
+    /// Share of busy_seconds that vibration cost; null where there were none.
+    #[schemars(default, range(max = 1))]
     pub vibration_loss: Option<f64>,
     /// Loads of the heads onto the platters.
     pub head_loads: u64,

@@ -1,5 +1,6 @@
 //! What a run would save against the reference, in a sentence: the first thing a reader sees.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::parts::PartSummary;
@@ -43,20 +44,20 @@ pub struct Side<'a> {
 }
 
 /// One policy against the first.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct Verdict {
     /// The policy.
     pub policy: String,
-    /// Mean power of the first policy's run less this one's; below 0 it draws more.
+    /// Mean power of the first policy's run less this one's.
     pub saved_watts: f64,
     /// The same over a year at this load; `None` where the runs do not show it.
     pub saved_kwh_per_year: Option<f64>,
-    /// Why they do not.
+    /// Why they do not; absent where they do.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unsettled: Option<String>,
     /// The same as a share of the first policy's mean power.
     pub saved_share: f64,
-    /// Requests completed per second against the first policy's: 0.1 for a tenth more.
+    /// Requests per second against the first policy's: 0.1 for a tenth more.
     pub throughput_change: f64,
     /// Energy of a request against the first policy's.
     pub energy_per_request_change: f64,

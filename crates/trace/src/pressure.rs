@@ -21,6 +21,7 @@
 //! pressure, whose distribution over the segments is the paper's Fig. 5.
 
 use ebb_policy::units::Nanos;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::request::{Op, Request, Source, TraceError};
@@ -36,7 +37,8 @@ const MOST_SIZES: usize = 64;
 const MOST_SEGMENTS: usize = 1_000_000;
 
 /// One segment of a trace as parameters of a benchmark.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[schemars(extend("minimum" = 0))]
 pub struct Segment {
     /// Its start, in seconds since the start of the trace.
     pub start_seconds: f64,
@@ -44,7 +46,7 @@ pub struct Segment {
     pub seconds: f64,
     /// Reads and writes in it; flushes and trims do not count.
     pub requests: u64,
-    /// `I_t`: mean reads and writes per second.
+    /// I_t: mean rate of the segment.
     pub iops: f64,
     /// `R_t` as the share of reads, 0 to 1 (the paper's reads:writes is `r / (1 - r)`).
     pub read_share: f64,

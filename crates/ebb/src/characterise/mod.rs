@@ -85,3 +85,18 @@ fn ending(curve: &Curve) -> String {
         "\nDisks do not feel the fans: temperature alone decides.\n".to_owned()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #[derive(schemars::JsonSchema)]
+    #[schemars(untagged, title = "ebb characterise --json")]
+    #[expect(dead_code, reason = "its schema is what is wanted")]
+    enum Report {
+        /// In the twin.
+        Twin(super::twin::Report<'static>),
+        /// On this machine, with --here.
+        Here(super::here::Report<'static>),
+    }
+
+    crate::schema::written!("characterise-1", Report);
+}

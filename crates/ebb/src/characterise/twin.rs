@@ -1,6 +1,7 @@
 //! The sweep in the twin: the server runs once at each fan duty.
 
 use anyhow::Result;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use ebb_policy::cooling::Curve;
@@ -18,25 +19,33 @@ use crate::server::Server;
 use crate::{curve, interrupt, out};
 
 /// One step of a sweep.
-#[derive(Debug, Clone, Copy, Serialize)]
+#[derive(Debug, Clone, Copy, Serialize, JsonSchema)]
+#[schemars(extend("minimum" = 0))]
 pub struct Step {
-    /// PWM duty, 0 to 1.
+    /// PWM duty.
+    #[schemars(range(max = 1))]
     pub duty: f64,
     /// Bytes per second written.
     pub bytes_per_second: f64,
-    /// The same as a share of the most at any duty.
+    /// Share of the most at any duty.
+    #[schemars(range(max = 1))]
     pub throughput: f64,
 }
 
 /// What is printed as JSON.
-#[derive(Debug, Serialize)]
-struct Report<'a> {
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Report<'a> {
+    #[schemars(extend("const" = 1))]
     schema: u32,
+    #[schemars(extend("const" = true))]
     simulated: bool,
     profile: &'a str,
     seed: u64,
+    /// By rising fan duty.
+    #[schemars(length(min = 2))]
     steps: &'a [Step],
-    /// Duty at which disks begin to feel the fans.
+    /// Duty at which disks begin to feel the fans; 1 where they do not.
+    #[schemars(range(min = 0, max = 1))]
     knee: f64,
 }
 

@@ -77,3 +77,33 @@ fn listeners(reply: Listeners) -> String {
     };
     table(["address", "TLS", "paths to namespaces"], reply.listeners.into_iter().map(row))
 }
+
+#[cfg(test)]
+mod tests {
+    use schemars::JsonSchema;
+
+    use super::*;
+
+    #[derive(JsonSchema)]
+    #[schemars(untagged, inline)]
+    #[expect(dead_code, reason = "its schema is what is wanted")]
+    enum Reply {
+        Done(Done),
+        Namespaces(Namespaces),
+        Hosts(Hosts),
+        Listeners(Listeners),
+    }
+
+    /// Of `ebb ctl status`: serve-status-1.json or run-status-1.json.
+    #[derive(JsonSchema)]
+    #[schemars(title = "ebb ctl --json")]
+    #[expect(dead_code, reason = "its schema is what is wanted")]
+    struct Versioned {
+        #[schemars(extend("const" = 1))]
+        schema: u32,
+        #[schemars(flatten)]
+        reply: Reply,
+    }
+
+    crate::schema::written!("ctl-1", Versioned);
+}

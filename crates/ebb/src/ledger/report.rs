@@ -9,6 +9,7 @@ use clap::{Args, ValueEnum};
 use comfy_table::Table;
 use comfy_table::presets::UTF8_HORIZONTAL_ONLY;
 use jiff::{Timestamp, Zoned};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::moment::moment;
@@ -51,7 +52,7 @@ pub struct ReportArgs {
 }
 
 /// What a report is divided into.
-#[derive(Debug, Clone, Copy, ValueEnum, Serialize)]
+#[derive(Debug, Clone, Copy, ValueEnum, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 enum By {
     Hour,
@@ -78,38 +79,50 @@ impl By {
     }
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(title = "ebb report --json")]
 struct Report {
+    #[schemars(extend("const" = 1))]
     schema: u32,
+    #[schemars(extend("format" = "date-time"))]
     since: String,
+    #[schemars(extend("format" = "date-time"))]
     until: String,
     /// Length of the interval.
     hours: f64,
+    /// All of it in a sentence.
     text: String,
     energy: Vec<Energy>,
-    /// What the trial says.
+    /// What blocks as found say, by policy and meter; absent without any.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     trial: Vec<Tried>,
     by: By,
+    /// Hours, days or months with energy, the oldest first.
     parts: Vec<Part>,
 }
 
 /// Energy of one kind.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 struct Energy {
-    /// A signal of power, or the profile whose cores stand for this machine's.
+    /// A signal of power; of what was saved, the profile whose cores stand for this machine's.
     of: String,
+    /// Possible: what would have been saved, had Ebb acted; settling: nothing is known yet; as
+    /// found: of a trial, nothing is saved.
+    #[schemars(
+        extend("enum" = ["measured", "modelled", "saved", "possible", "settling", "as found"])
+    )]
     kind: String,
     /// Time that it is known of.
     hours: f64,
-    /// Absent while nothing has settled.
+    /// At least and at most; absent of what is settling.
     #[serde(skip_serializing_if = "Option::is_none")]
     kwh: Option<[f64; 2]>,
 }
 
 /// An hour, a day or a month.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 struct Part {
+    /// Its begin in local time, such as 2026-11-23T14:00+01:00, 2026-11-23 or 2026-11.
     of: String,
     energy: Vec<Energy>,
 }
@@ -258,6 +271,9 @@ fn sentence(
         false => format!("{head}, {}.", told.join("; ")),
     }
 }
+
+#[cfg(test)]
+crate::schema::written!("report-1", Report);
 
 #[cfg(test)]
 mod tests {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{Pair, range};
@@ -10,26 +11,29 @@ use super::{Pair, range};
 const LEAST: usize = 6;
 
 /// Of one policy and one meter.
-#[derive(Debug, PartialEq, Serialize)]
+#[derive(Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Tried {
     pub policy: String,
-    /// The signal of the power.
+    /// The signal of power, measured.
+    #[schemars(extend("enum" = ["power", "cpu_power"]))]
     pub of: String,
-    /// Blocks as found.
+    /// As found.
+    #[schemars(range(min = 1))]
     pub blocks: usize,
-    /// Mean power in them.
+    /// Mean power in these.
     pub found_w: f64,
     /// How much less Ebb takes around them.
     pub saved_w: Estimate,
-    /// By which share requests take longer with Ebb, in the mean.
+    /// By which share requests take longer with Ebb.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub slower: Option<Estimate>,
 }
 
 /// A mean of differences, and its 95 % interval where there are enough of them.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, JsonSchema)]
 pub struct Estimate {
     pub mean: f64,
+    /// 95 %, Student's; absent of fewer than six blocks.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub interval: Option<[f64; 2]>,
 }

@@ -7,6 +7,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use ebb_trace::{Op, Request, Source};
@@ -42,17 +43,17 @@ struct Counts {
 }
 
 /// The same, at the end.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub struct TraceReport {
     /// What became of the files.
     pub files: Vec<FileReport>,
     /// Requests read.
     pub requests: u64,
-    /// Requests whose device or offset lay beyond the namespaces and was taken modulo.
+    /// Device or offset taken modulo what there is.
     pub folded: u64,
-    /// Requests widened to whole blocks.
+    /// Widened to whole blocks.
     pub aligned: u64,
-    /// Requests larger than the namespace, cut to its size.
+    /// Larger than the namespace, cut to its size.
     pub cut: u64,
 }
 

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use anyhow::Result;
@@ -20,36 +21,46 @@ use crate::latency::{LatencyReport, nanos};
 use crate::measured::{NAMES, OpReport, table};
 use crate::text;
 
-/// The results of a load.
-#[derive(Debug, Serialize)]
+/// Version 1. Measured, not simulated. Latencies count from the intended start of each request.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(title = "ebb load --json")]
 pub struct Report {
+    #[schemars(extend("const" = 1))]
     schema: u32,
     target: TargetReport,
     load: LoadReport,
     /// Whether everything planned was done.
     completed: bool,
-    /// Why not.
+    /// Why the load ended before its time.
     ended: Option<String>,
-    /// Time counted.
+    /// Time counted: from the end of the warm-up to the planned end, or to the last answer if that
+    /// is later.
+    #[schemars(range(min = 0))]
     seconds: f64,
     total: OpReport,
+    /// Operations that there were.
+    #[schemars(extend("propertyNames" = { "enum": ["read", "write", "flush", "trim"] }))]
     by_op: BTreeMap<&'static str, OpReport>,
-    /// By part of a burst.
+    /// Between bursts, in the first 10 ms of each, in the rest of each.
     bursts: Option<Bursts>,
     /// From the intended start to sending.
     send_delay_ns: Option<LatencyReport>,
     client_cpu: Cpu,
     errors: Vec<ErrorReport>,
+    /// Commands cut off by a lost connection and not repeated.
     interrupted: u64,
+    /// Requests that were due before the end and never sent.
     unsent: u64,
+    /// Connections lost and made again.
     outages: Vec<OutageReport>,
     trace: Option<TraceReport>,
     verify: Option<Verified>,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 struct TargetReport {
     address: String,
+    /// NQN.
     subsystem: String,
     model: String,
     serial: String,
@@ -57,29 +68,43 @@ struct TargetReport {
     namespaces: Vec<NamespaceReport>,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 struct NamespaceReport {
     id: u32,
+    /// Bytes.
     block_size: u32,
+    /// Size.
     bytes: u64,
-    /// The part in use.
+    /// Where the part in use begins.
     first_byte: u64,
+    /// Its size.
     used_bytes: u64,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(extend("minimum" = 0))]
 struct LoadReport {
+    #[schemars(extend("enum" = ["closed", "open", "trace"]))]
     pace: &'static str,
+    #[schemars(extend("enum" = ["read", "write", "rw", "randread", "randwrite", "randrw", null]))]
     rw: Option<String>,
+    /// Share of reads.
+    #[schemars(range(max = 1))]
     reads: Option<f64>,
+    /// Bytes of a request.
     block_size: Option<u64>,
+    /// Per connection and namespace in a closed loop, else the most per connection.
     queue_depth: usize,
     connections: u16,
+    /// Of each thread; null where it may run anywhere.
     cores: Vec<Option<usize>>,
     threads: usize,
+    #[schemars(extend("enum" = ["poll", "wait"]))]
     mode: &'static str,
+    /// Requests per second between bursts.
     rate: Option<f64>,
     /// How many times as fast as recorded a trace is replayed.
+    #[schemars(extend("exclusiveMinimum" = 0))]
     speed: Option<f64>,
     burst: Option<BurstReport>,
     header_digest: bool,
@@ -88,57 +113,68 @@ struct LoadReport {
 }
 
 /// A higher rate at the end of each period.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 struct BurstReport {
+    #[schemars(extend("exclusiveMinimum" = 0))]
     length_s: f64,
+    #[schemars(extend("exclusiveMinimum" = 0))]
     period_s: f64,
+    /// Requests per second in bursts.
+    #[schemars(extend("exclusiveMinimum" = 0))]
     rate: f64,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 struct Bursts {
     between: Option<LatencyReport>,
     onset: Option<LatencyReport>,
     rest: Option<LatencyReport>,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(extend("minimum" = 0))]
 struct Cpu {
+    /// Processor time of the load's threads in the time counted.
     seconds: f64,
     ns_per_request: Option<f64>,
-    /// Whether time spent looking for completions in vain is in it.
+    /// Whether looking for completions in vain is in it.
     includes_polling: bool,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 struct ErrorReport {
+    #[schemars(extend("enum" = ["read", "write", "flush", "trim"]))]
     op: &'static str,
+    /// SCT.
     status_type: u8,
+    /// SC.
     status_code: u8,
     what: String,
     count: u64,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(extend("minimum" = 0))]
 struct OutageReport {
+    /// Since the start of the load or sweep.
     at_seconds: f64,
     lasted_seconds: f64,
 }
 
 /// What `--verify` found.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub struct Verified {
     /// Blocks read that were as written.
     right_blocks: u64,
-    /// Blocks read of which nothing was known.
+    /// Read, but nothing was known of them.
     unknown_blocks: u64,
     /// Blocks read that were wrong.
     wrong_blocks: u64,
     /// Whether all that was written was read back at the end.
     read_back: bool,
-    /// Requests that waited for another on the same blocks.
+    /// Requests that found another in flight on the same blocks.
     overlaps: u64,
-    /// The first wrong blocks.
+    /// The first of them.
     mismatches: Vec<Mismatch>,
 }
 
@@ -419,3 +455,6 @@ impl Verified {
         lines
     }
 }
+
+#[cfg(test)]
+crate::schema::written!("load-1", Report);

@@ -1,10 +1,11 @@
 //! How a number of the twin is related to the one beside it.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Whether a number set the profile or only checks it. They never mix: no constant is chosen
 /// because it moves a row of another kind than the first.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Kind {
     /// A component figure that set a constant of the profile.

@@ -9,11 +9,7 @@ use serde_json::Value;
 use super::report::{Provenance, Report, number, stated};
 use super::verdict::Verdict;
 use super::{Paper, fits};
-
-/// A table for a page: `head` as Markdown writes it, with the line below it.
-fn table<const N: usize>(head: &str, rows: impl Iterator<Item = [String; N]>) -> String {
-    rows.map(|row| format!("| {} |\n", row.join(" | "))).fold(head.into(), |a, b| a + &b)
-}
+use crate::docs::{self, table};
 
 /// The rows of a paper.
 fn rows(report: &Report) -> String {
@@ -125,21 +121,6 @@ fn left_out(fit: &Value) -> String {
     format!("{means}\n{rows}")
 }
 
-/// A page with each of these tables between its marks.
-fn page(path: &Path, tables: &[(String, String)]) -> String {
-    let mut page = std::fs::read_to_string(path).unwrap();
-    for (name, made) in tables {
-        let marks = [format!("<!-- {name}: begin -->\n"), format!("<!-- {name}: end -->")];
-        let place = page
-            .split_once(&marks[0])
-            .and_then(|(before, rest)| Some((before, rest.split_once(&marks[1])?.1)));
-        let (before, after) =
-            place.unwrap_or_else(|| panic!("{} has no place for {name}", path.display()));
-        page = [before, &marks[0], made, &marks[1], after].concat();
-    }
-    page
-}
-
 fn folders(of: &Path) -> Vec<PathBuf> {
     let found = std::fs::read_dir(of).into_iter().flatten().map(|entry| entry.unwrap().path());
     found.filter(|path| path.is_dir()).collect()
@@ -147,7 +128,7 @@ fn folders(of: &Path) -> Vec<PathBuf> {
 
 #[test]
 fn the_tables_of_the_pages_are_the_results() {
-    let studies = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../studies");
+    let studies = docs::root().join("studies");
     let both = folders(&studies).into_iter().chain(folders(&studies.join("servers")));
     for folder in both.filter(|folder| !folder.ends_with("servers")) {
         let mut tables = Vec::new();
@@ -162,16 +143,12 @@ fn the_tables_of_the_pages_are_the_results() {
             tables.push((name, fit(&results)));
         }
         let file = folder.join("README.md");
-        let made = page(&file, &tables);
-        if std::env::var_os("EBB_WRITE_DOCS").is_some() {
-            std::fs::write(&file, &made).unwrap();
-        }
-        assert!(
-            std::fs::read_to_string(&file).unwrap() == made,
-            "{} is not what its results and stated.toml say: run EBB_WRITE_DOCS=1 cargo test \
-             --workspace --locked --bins -- paper::page",
-            file.display()
-        );
+        let kept = std::fs::read_to_string(&file).unwrap();
+        let made = tables.iter().fold(kept, |page, (name, made)| {
+            let placed = docs::with(&page, name, made);
+            placed.unwrap_or_else(|| panic!("{} has no place for {name}", file.display()))
+        });
+        docs::compare(&file, &made, "paper::page");
     }
 }
 

@@ -4,6 +4,7 @@ use std::fmt;
 
 use anyhow::Result;
 use comfy_table::{CellAlignment, ContentArrangement, LineStyle, Table, presets};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::kind::Kind;
@@ -13,41 +14,52 @@ use super::verdict::{Bound, Form, Verdict};
 use crate::text::short;
 
 /// One number that the text states, or that stands beside them.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct Row {
     /// Its place in what the paper states, such as `fig-13/pacer`; none in those of fits.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
     /// Figure, table or section.
     pub figure: String,
-    /// What was measured, with its unit.
+    /// With its unit.
     pub quantity: String,
-    /// What the paper states; null where it states nothing.
+    /// Null where the text states nothing.
     pub paper: Option<f64>,
-    /// What the twin gives; null where it has no such number.
+    /// Null where the twin has no such number.
     pub twin: Option<f64>,
-    /// The least and the most that were found; `twin` is their median.
+    /// Least and most over all that the text leaves open, and seeds; `twin` is the median. Of fits:
+    /// 90 % ranges, and the mean or the central sample. Of arithmetic: over what rounds to the
+    /// stated numbers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub range: Option<[f64; 2]>,
-    /// Whether what the paper states is a bound, and no value.
+    /// `paper` is a bound; absent where it is a value.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bound: Option<Bound>,
-    /// Whether what the paper states is among them.
+    /// Outside: `paper`, as rounded, and the range do not meet. not-identified: they do, but the
+    /// range is wider than a tenth of `paper`; where the text states percent less or more, of 1
+    /// less or plus these. Of a bound: whether the whole range keeps it, or a part.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub verdict: Option<Verdict>,
-    /// Why it has none.
+    /// Why it has none; absent where it has one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
-    /// How the two are related.
+    /// Calibrated: the number set a constant of the model. as-stated: a result of one machine and
+    /// one load, made as the text states them, with nothing fitted. stress: under a load harder
+    /// than the paper's. reinterpreted: it stands beside another comparison than the one it was
+    /// stated for. fitted: a result of the baseline, which open values were set to, or these
+    /// values. predicted: a result of the treatment over all that is open. arithmetic: what follows
+    /// from other numbers of the same text. modelled: the twin's alone.
     pub kind: Kind,
     /// `twin / paper - 1`, of what remains where they are percent saved or more; null where one of
     /// them is, or the paper's is a bound.
     pub deviation: Option<f64>,
-    /// Whether it was computed beforehand.
+    /// The row was computed beforehand; absent where it was not.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
+    #[schemars(extend("const" = true))]
     pub kept: bool,
-    /// Whether that was with other sources of the twin than these.
+    /// That was with other sources than this binary's; absent where it was not.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
+    #[schemars(extend("const" = true))]
     pub stale: bool,
 }
 
@@ -118,14 +130,14 @@ impl Row {
 pub const SOURCES: &str = env!("EBB_SOURCES");
 
 /// An earlier run of `ebb paper`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Made {
     /// What repeats it.
     command: String,
     /// Of `ebb`.
     version: String,
     commit: String,
-    /// As [`SOURCES`].
+    /// As above; its rows are stale where the two differ.
     sources: String,
 }
 
@@ -137,7 +149,7 @@ impl fmt::Display for Made {
 }
 
 /// One curve of the twin, where a figure has no stated number at each point.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct Curve {
     /// Figure.
     pub figure: &'static str,
@@ -150,35 +162,36 @@ pub struct Curve {
 }
 
 /// Where rows come from that were not computed now.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct Provenance {
-    /// The file that declares what is free, the baseline and what is predicted.
+    /// The file.
     pub declaration: String,
-    /// Its last commit before the fit.
+    /// Its last one before the fit.
     commit: String,
-    /// Points at which the baseline was simulated.
+    /// At which the baseline was simulated.
     points: u32,
-    /// Samples of what it leaves open on which the policy ran.
+    /// Samples of what the baseline leaves open on which predictions ran.
     forecast: u32,
     /// Seeds of each prediction.
     prediction_seeds: Vec<u64>,
     /// What repeats it.
     command: String,
-    /// How many of the stated rows single samples meet.
+    /// How many of the rows with a stated number single samples meet; absent where it was not
+    /// computed.
     #[serde(skip_serializing_if = "Option::is_none")]
     joint: Option<Joint>,
 }
 
 /// The stated rows that single samples of a fit meet.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct Joint {
     /// Rows with a stated number.
     rows: u32,
     /// Samples.
     draws: u32,
-    /// Those that meet all rows.
+    /// Samples that meet all rows.
     all: u32,
-    /// Rows that the best one meets.
+    /// Rows that the best sample meets.
     best: u32,
 }
 
@@ -206,26 +219,32 @@ impl fmt::Display for Provenance {
     }
 }
 
-/// All that one paper's evaluation came to.
-#[derive(Debug, Serialize)]
+/// Version 6. Numbers of a paper beside those of the twin. Against version 5: rows have `id` and
+/// may be `stale`; `version`, `sources` and the runs that kept rows are of.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(title = "ebb paper NAME --json")]
 pub struct Report {
     /// Version of this form.
+    #[schemars(extend("const" = 6))]
     schema: u32,
-    /// Stated numbers.
+    /// One for every number that the text states, and those that stand beside them.
     pub rows: Vec<Row>,
-    /// The twin's own curves.
+    /// The twin's own curves, where a figure states no number.
     pub curves: Vec<Curve>,
-    /// The fits that fitted and predicted rows come from, where they were computed beforehand.
+    /// Where fitted and predicted rows come from that were computed beforehand, by ebb-lab fit;
+    /// absent where there are none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub fits: Vec<Provenance>,
-    /// Whether an interruption left out the rest; absent where it did not.
+    /// An interruption left out the rest; absent where it did not.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
+    #[schemars(extend("const" = true))]
     pub interrupted: bool,
-    /// The runs that kept rows are of.
+    /// The earlier runs that kept rows are of; absent where there are none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub kept: Vec<Made>,
     /// Of `ebb`.
     version: &'static str,
+    /// A digest of what this binary's policies, traces and twin were made from.
     sources: &'static str,
     /// What the text states.
     #[serde(skip)]
@@ -388,6 +407,9 @@ fn percent(deviation: f64) -> String {
     let percent = (1000.0 * deviation).round() / 10.0;
     if percent == 0.0 { "0.0 %".to_owned() } else { format!("{percent:+.1} %") }
 }
+
+#[cfg(test)]
+crate::schema::written!("paper-6", Report);
 
 #[cfg(test)]
 mod tests {

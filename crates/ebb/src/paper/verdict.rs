@@ -1,6 +1,7 @@
 //! The rule by which a stated number and a range are compared (studies/README.md); `ebb-lab` has
 //! the same in `lab/src/ebb_lab/fitting/verdicts.py`.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::span::Span;
@@ -11,7 +12,7 @@ use super::span::Span;
 const WIDTH: f64 = 0.1;
 
 /// Where a stated number is, seen from the range found.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
     /// Within it.
@@ -35,7 +36,7 @@ impl Verdict {
 }
 
 /// What a stated number can be the end of.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Bound {
     /// "Within", "at most".

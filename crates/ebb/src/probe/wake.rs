@@ -12,6 +12,7 @@ use ebb_dataplane::reactor::Strategy;
 use ebb_dataplane::reactor::probe::{self, Way};
 use ebb_dataplane::reactor::topology;
 use hdrhistogram::Histogram;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::exit::usage;
@@ -37,7 +38,7 @@ pub struct WakeArgs {
 }
 
 /// A distribution of times, in nanoseconds.
-#[derive(Debug, Clone, Copy, Serialize)]
+#[derive(Debug, Clone, Copy, Serialize, JsonSchema)]
 struct Spread {
     samples: u64,
     min_ns: u64,
@@ -62,35 +63,56 @@ impl Spread {
     }
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 struct Row {
     name: &'static str,
     /// Whether a store of the sender is all it takes.
+    #[schemars(extend("enum" = ["store", "store, then system call", "system call"]))]
     woken_by: &'static str,
     #[serde(flatten)]
     outcome: Outcome,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 #[serde(untagged)]
 enum Outcome {
-    Measured { entry: Spread, sender: Spread, wake: Spread },
-    Unavailable { unavailable: String },
+    Measured {
+        /// To sleep and straight out again.
+        entry: Spread,
+        /// What ringing costs the sender.
+        sender: Spread,
+        /// From before the sender publishes to the sleeper running.
+        wake: Spread,
+    },
+    Unavailable {
+        /// Why this machine does not have it.
+        unavailable: String,
+    },
 }
 
-#[derive(Debug, Serialize)]
+/// Version 1. Everything was measured on the machine it ran on.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(title = "ebb probe wake --json")]
 struct Report {
+    #[schemars(extend("const" = 1))]
     schema: u32,
+    #[schemars(extend("const" = "measured on this machine"))]
     provenance: &'static str,
     cpu_model: String,
+    /// The one that wakes, the one that sleeps.
     cpus: [usize; 2],
     /// What the runtime dozes by on this machine.
     chosen: &'static str,
     ways: Vec<Row>,
+    /// Each sample the mean of 1000 hops.
     cache_line_one_way: Spread,
+    /// Put in and taken out; each sample the mean of 500.
     message_on_one_core: Spread,
+    /// From core to core, both polling; each sample the mean of 1000.
     message_across: Spread,
+    /// End of a thread's last poll on one core to the start of its first on the other.
     move_to_polling: Spread,
+    /// The same where the other core dozed.
     move_to_dozing: Spread,
 }
 
@@ -104,7 +126,7 @@ pub fn run(args: &WakeArgs) -> Result<()> {
 fn cpus(given: Option<&str>) -> Result<[usize; 2]> {
     let wrong = |why: &str| usage(format!("--cpus {}: {why}", given.unwrap_or("")));
     let list = match given {
-        Some(text) => topology::list(text).ok_or_else(|| wrong("write such as 0,1"))?,
+        Some(text) => ebb_policy::cpus::list(text).ok_or_else(|| wrong("write such as 0,1"))?,
         None => topology::allowed().context("cannot read which CPUs this process may use")?,
     };
     match (list.as_slice(), given) {
@@ -245,6 +267,9 @@ fn time(ns: u64) -> String {
         _ => format!("{:.1} ms", ns as f64 / 1e6),
     }
 }
+
+#[cfg(test)]
+crate::schema::written!("probe-wake-1", Report);
 
 #[cfg(test)]
 mod tests {

@@ -4,6 +4,7 @@ use std::fs::File;
 use std::os::unix::fs::MetadataExt;
 
 use rustix::fs::{major, minor};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use ebb_host::{Claim, Machine, Sys};
@@ -11,7 +12,7 @@ use ebb_host::{Claim, Machine, Sys};
 use super::target::Kind;
 
 /// A machine.
-#[derive(Debug, Clone, Default, Serialize)]
+#[derive(Debug, Clone, Default, Serialize, JsonSchema)]
 pub struct About {
     /// Kernel release.
     pub kernel: Option<String>,
@@ -21,7 +22,7 @@ pub struct About {
     pub cpus: usize,
     /// Memory.
     pub memory_bytes: Option<u64>,
-    /// How frequencies were set: governor and limits of each kind of domain.
+    /// Driver, governor and limits.
     pub frequencies: Vec<String>,
     /// The drive below the target.
     pub drive: Option<Drive>,
@@ -30,7 +31,7 @@ pub struct About {
 }
 
 /// A drive.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct Drive {
     /// Its name, such as `nvme0n1`.
     pub name: String,

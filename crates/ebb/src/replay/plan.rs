@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Result;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use ebb_host::Sys;
@@ -30,31 +31,35 @@ const STREAMS: u16 = 2;
 const DEPTH: u16 = 128;
 
 /// What is replayed, as it stands in the results.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+#[schemars(extend("minimum" = 0))]
 pub struct What {
     /// `trace`, `pattern` or `workload`.
+    #[schemars(extend("enum" = ["trace", "pattern", "workload"]))]
     pub source: &'static str,
     /// Files, or the name of the pattern or workload.
     pub names: Vec<String>,
-    /// What a pattern does.
+    /// Of a pattern.
+    #[schemars(extend("enum" = ["read", "write", "rw", null, null]))]
     pub rw: Option<&'static str>,
-    /// Bytes of each request of a pattern.
+    /// Of a pattern.
     pub request_bytes: Option<u64>,
-    /// Bytes of each stream of a pattern.
+    /// Of a pattern: what each stream reads or writes.
     pub stream_bytes: Option<u64>,
     /// Concurrent streams.
     pub streams: usize,
     /// `recorded`, `max` or `rate`.
+    #[schemars(extend("enum" = ["recorded", "max", "rate"]))]
     pub pace: &'static str,
     /// Requests per second of all streams.
     pub rate: Option<f64>,
-    /// How many times as fast as recorded.
+    /// Times as fast as recorded.
     pub speed: f64,
     /// Requests outstanding per stream, at most.
     pub queue_depth: u32,
     /// Spun before a request is due.
     pub spin_seconds: f64,
-    /// Not counted at the start of each repeat.
+    /// Not counted.
     pub warmup_seconds: f64,
     /// Seed of everything random.
     pub seed: u64,

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use anyhow::Result;
@@ -21,14 +22,16 @@ use crate::measured::{NAMES, OpReport};
 /// Arrivals deviate by less than this at p99 on an idle core.
 pub const PUNCTUAL_NS: u64 = 20_000;
 
-/// The results of a replay.
-#[derive(Debug, Serialize)]
+/// Version 1. Measured, but for energy whose origin is 'modelled'.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(title = "ebb replay --json")]
 pub struct Report {
     /// Version of the structure.
+    #[schemars(extend("const" = 1))]
     pub schema: u32,
-    /// Version of Ebb.
+    /// Version.
     pub ebb: &'static str,
-    /// Whether everything planned was done.
+    /// Whether every repeat was done to its end.
     pub completed: bool,
     /// What was replayed.
     pub replay: What,
@@ -40,28 +43,29 @@ pub struct Report {
     pub machine: machine::About,
     /// Each repeat.
     pub repeats: Vec<Repeat>,
-    /// Medians over complete repeats.
+    /// Over complete repeats; null without any.
     pub median: Option<Medians>,
     /// What people have to know.
     pub notes: Vec<String>,
 }
 
 /// A target.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct TargetReport {
     /// As named.
     pub name: String,
     /// `file`, `device` or `folder`.
+    #[schemars(extend("enum" = ["file", "device", "folder"]))]
     pub kind: &'static str,
     /// Its size, of a folder that of the file made in it.
     pub bytes: u64,
-    /// Whether the page cache is out of the way.
+    /// O_DIRECT; else through the page cache.
     pub direct: bool,
     /// What offsets and lengths are multiples of.
     pub block_bytes: u64,
-    /// Whether it was filled before the first repeat.
+    /// Written once before the first repeat.
     pub filled: bool,
-    /// The file that was made and kept.
+    /// The file that was made and left.
     pub kept: Option<String>,
 }
 
@@ -85,48 +89,51 @@ impl TargetReport {
 }
 
 /// What one repeat came to.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+#[schemars(extend("minimum" = 0))]
 pub struct Repeat {
     /// From 1.
+    #[schemars(range(min = 1))]
     pub repeat: u16,
     /// Whether every request was issued.
     pub complete: bool,
-    /// When the first request was due, in Unix seconds.
+    /// When due times count from.
     pub start_unix_s: f64,
-    /// The counted time on the clock of the samples.
+    /// Begin of the counted time, on the clock of samples.csv.
     pub from_s: f64,
-    /// Its end.
+    /// Its end: the last answer.
     pub to_s: f64,
-    /// Time counted.
+    /// Counted time.
     pub seconds: f64,
     /// All requests counted.
     pub total: OpReport,
     /// By operation.
+    #[schemars(extend("propertyNames" = { "enum": ["read", "write", "flush", "trim"] }))]
     pub by_op: BTreeMap<&'static str, OpReport>,
-    /// From due times to answers, where requests have due times.
+    /// From due times to answers; null without due times.
     pub response_ns: Option<LatencyReport>,
-    /// From due times to the issue.
+    /// From due times to the issue; null without due times.
     pub deviation_ns: Option<LatencyReport>,
-    /// Requests issued late since as many as allowed were outstanding.
+    /// Issued late since queue_depth others were outstanding.
     pub held_back: u64,
     /// Requests that failed.
     pub errors: Vec<ErrorReport>,
-    /// Requests that were never issued.
+    /// Never issued.
     pub unsent: u64,
-    /// Processor time of the streams' threads, spinning included.
+    /// Processor time of the streams, spinning included.
     pub cpu_seconds: f64,
-    /// What was done about caches before.
+    /// What was dropped before.
     pub caches: String,
     /// By meter.
     pub energy: Vec<EnergyReport>,
 }
 
 /// Requests that failed in one way.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct ErrorReport {
     /// Operation.
     pub op: &'static str,
-    /// The kernel's number; 0 where a request moved less than it was asked to.
+    /// The kernel's error number; 0: moved less than asked.
     pub errno: i32,
     /// In words.
     pub what: String,
@@ -135,31 +142,36 @@ pub struct ErrorReport {
 }
 
 /// What one meter came to.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct EnergyReport {
-    /// Its kind.
+    /// Rapl, hwmon, nvme, csv, command or profile.
     pub meter: &'static str,
     /// What it meters.
     pub of: String,
     /// `measured` or `modelled`.
+    #[schemars(extend("enum" = ["measured", "modelled"]))]
     pub origin: &'static str,
-    /// Energy of the counted time.
+    /// Energy of the counted time; null where too little of it is covered by samples.
+    #[schemars(range(min = 0))]
     pub joules: Option<f64>,
-    /// By the meter's accuracy, where it is known, at least and at most.
+    /// Least and most by the meter's accuracy; null where that is not known.
     pub joules_interval: Option<(f64, f64)>,
     /// Mean power.
+    #[schemars(range(min = 0))]
     pub watts: Option<f64>,
     /// Bytes moved for each joule.
+    #[schemars(range(min = 0))]
     pub bytes_per_joule: Option<f64>,
-    /// By the meter's accuracy, at least and at most.
+    /// Least and most by the meter's accuracy.
     pub bytes_per_joule_interval: Option<(f64, f64)>,
-    /// The accuracy that was given.
+    /// As given.
     pub accuracy: Option<String>,
-    /// Samples in the counted time.
+    /// In the counted time.
     pub samples: usize,
-    /// Part of it covered by samples.
+    /// Part of the counted time that samples cover.
+    #[schemars(range(min = 0))]
     pub covered_seconds: f64,
-    /// Stretches without samples.
+    /// Stretches without samples, on the clock of from_s.
     pub gaps_s: Vec<(f64, f64)>,
     /// Lines and readings that were no samples, since the start, by reason.
     pub skipped: BTreeMap<String, u64>,
@@ -218,9 +230,10 @@ impl EnergyReport {
 }
 
 /// Medians over complete repeats, as the paper has them: its samples were not normal (section 3).
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+#[schemars(extend("minimum" = 0))]
 pub struct Medians {
-    /// Repeats.
+    /// Complete ones.
     pub repeats: usize,
     /// Time counted.
     pub seconds: f64,
@@ -237,7 +250,8 @@ pub struct Medians {
 }
 
 /// Medians of one meter.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+#[schemars(extend("minimum" = 0))]
 pub struct MedianEnergy {
     /// Its kind.
     pub meter: &'static str,
@@ -376,6 +390,9 @@ impl Report {
         )
     }
 }
+
+#[cfg(test)]
+crate::schema::written!("replay-1", Report);
 
 #[cfg(test)]
 mod tests {

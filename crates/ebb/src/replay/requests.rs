@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use anyhow::Result;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use ebb_host::Sys;
@@ -36,21 +37,21 @@ pub struct Planned {
 }
 
 /// What became of the requests on their way to the target.
-#[derive(Debug, Default, Clone, Serialize)]
+#[derive(Debug, Default, Clone, Serialize, JsonSchema)]
 pub struct Loaded {
     /// What became of the trace files.
     pub files: Vec<FileReport>,
-    /// Requests to issue, in each repeat.
+    /// In each repeat.
     pub requests: u64,
     /// Bytes that they read.
     pub read_bytes: u64,
     /// Bytes that they write.
     pub write_bytes: u64,
-    /// Devices of the traces, laid side by side on the target.
+    /// Of the trace, side by side on the target.
     pub devices: u64,
-    /// Requests beyond the target, taken modulo.
+    /// Beyond the target, taken modulo.
     pub wrapped: u64,
-    /// Requests widened to whole blocks of the target.
+    /// To whole blocks.
     pub widened: u64,
     /// What is not plain about the files of a workload.
     #[serde(skip)]

@@ -8,6 +8,7 @@ use ebb_policy::units::Nanos;
 use ebb_policy::{Control, Decision, Names, Outcome, Topology};
 use ebb_record::log::{Changes, Coarse, Entry};
 use hyper::body::Bytes;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 
@@ -97,7 +98,7 @@ pub struct View {
 }
 
 /// A change of a control, as JSON shows it.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Change {
     pub at_s: f64,
     pub control: String,
@@ -106,15 +107,17 @@ pub struct Change {
     pub from: Option<f64>,
     pub to: Option<f64>,
     pub reason: String,
-    /// Absent where nobody tried.
+    /// Absent while nothing is set: nobody tried.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("enum" = ["done", "refused", "changed"]))]
     pub applied: Option<String>,
 }
 
 /// What was to be known of a place, as JSON shows it.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct Noticed {
     pub at_s: f64,
+    /// The place.
     pub of: String,
     pub text: String,
 }

@@ -13,13 +13,14 @@ use ebb_policy::units::{Bytes, Nanos, Watts};
 use ebb_policy::{Control, PERIOD, PolicyError, QosClass, Steward, Topology};
 use ebb_twin::Profile;
 use jiff::civil::Time;
+use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, de};
 use toml::de::{DeTable, DeValue};
 
 pub use machine::{Fan, Machine};
 
 use super::schedule::{InEffect, Span, are_budgets};
-use super::share::{some_tolerance, tolerance};
+use super::share::{Written, some_tolerance, tolerance};
 use super::trial;
 use crate::exit::usage;
 use crate::metrics::names::Names;
@@ -33,56 +34,64 @@ const PERIODS: std::ops::RangeInclusive<Nanos> = Nanos::from_millis(100)..=Nanos
 /// The least that a recording may take: hours, so that an incident is in it.
 const LEAST_RECORD: Bytes = Bytes(16 << 20);
 
-/// The whole file. Every key has a default; `examples/ebb.toml` explains them.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+/// `/etc/ebb/ebb.toml`, read as JSON. Quantities are texts with their unit.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(title = "ebb configuration")]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
     /// The policy, or several as `a+b`.
     pub policy: String,
-    /// Whether to act; to observe is the default.
+    /// Act instead of observing.
     pub apply: bool,
     /// Tolerated rise of the mean latency.
     #[serde(deserialize_with = "tolerance")]
+    #[schemars(with = "Written")]
     pub plf: f64,
-    /// Tolerated rise of the 99th percentile.
+    /// Tolerated rise of the 99th percentile of the latency; needs `serve`.
     #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "some_tolerance")]
+    #[schemars(with = "Written")]
     pub tail: Option<f64>,
     /// Most that the caps of all drives may sum to.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String", extend("examples" = ["224 W"]))]
     pub ssd_budget: Option<Watts>,
     /// Most that the whole server may draw at its meter.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String", extend("examples" = ["224 W"]))]
     pub server_budget: Option<Watts>,
-    /// Disk throughput by fan duty, a file of `ebb characterise`.
+    /// File of `ebb characterise`: disk throughput by fan duty.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub curve: Option<PathBuf>,
-    /// Where the metrics of an `ebb serve` on this host are: users' I/O is what it counts.
+    /// ADDRESS:PORT of the metrics of an `ebb serve` on this host: users' I/O is what it counts.
     #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "address")]
     pub serve: Option<SocketAddr>,
-    /// Its control socket; where its service has it otherwise.
+    /// Its control socket, by which the hosts named in `machine.best_effort` are limited; by
+    /// default /run/ebb-serve/serve.sock.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub serve_control: Option<PathBuf>,
-    /// Where to serve this run's own metrics.
+    /// ADDRESS:PORT for the metrics of `ebb run` itself.
     #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "address")]
     pub metrics: Option<SocketAddr>,
-    /// Names by which clients may ask for them.
+    /// Names by which clients may ask for them, besides IP addresses and localhost.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub metrics_name: Vec<String>,
     /// Socket by which `ebb ctl` orders this run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub control: Option<PathBuf>,
-    /// Socket of the live page; an empty one has none.
+    /// Socket of the live page; as a service /run/ebb/page.sock; none where it is empty.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub page: Option<PathBuf>,
-    /// Where to keep the ledger; an empty one keeps none.
+    /// File with the ledger of energy by the hour; none where it is empty.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ledger: Option<PathBuf>,
     /// Folder for a recording of what is sensed and decided.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub record: Option<PathBuf>,
-    /// Most that the recording takes; then the oldest of it goes.
+    /// Most that the recording takes; then its oldest part is deleted.
+    #[schemars(with = "String", extend("examples" = ["1 GiB"]))]
     pub record_keep: Bytes,
     /// Time from one cycle to the next.
+    #[schemars(with = "String", extend("examples" = ["500 ms"]))]
     pub period: Nanos,
     /// What to do where somebody else changes what Ebb has set.
     pub contest: Contest,
@@ -94,10 +103,10 @@ pub struct Config {
     pub hold: Hold,
     /// What to leave behind.
     pub leave: Leaves,
-    /// Blocks in which everything is as found, to measure what is saved.
+    /// Random blocks in which everything is as found, to measure what is saved; none without it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub trial: Option<trial::Stated>,
-    /// Control groups that are jobs.
+    /// Control groups that ebb may throttle.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub job: Vec<Job>,
     /// Other settings at certain times of the day.
@@ -106,12 +115,13 @@ pub struct Config {
 }
 
 /// `[[job]]`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Job {
     /// Its control group, below /sys/fs/cgroup.
     pub cgroup: String,
     /// How much it matters.
+    #[schemars(with = "String", extend("enum" = QosClass::ALL.map(|class| class.name())))]
     pub class: QosClass,
     /// What the operator calls it.
     #[serde(default, skip_serializing_if = "String::is_empty")]
@@ -119,23 +129,27 @@ pub struct Job {
 }
 
 /// `[hold]`.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Hold {
     /// Most that each processor package may draw in the long term.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String", extend("examples" = ["224 W"]))]
     pub package_power: Option<Watts>,
     /// Most that each drive may draw that takes a limit.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String", extend("examples" = ["224 W"]))]
     pub drive_power: Option<Watts>,
     /// Longest time that a CPU may take to leave an idle state.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String", extend("examples" = ["100 us"]))]
     pub cpu_latency: Option<Nanos>,
     /// How processors weigh power against speed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub energy_preference: Option<String>,
     /// Time without I/O after which hard disks stop.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String", extend("examples" = ["20 min"]))]
     pub disk_standby: Option<Nanos>,
     /// Control groups of background work.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -143,7 +157,7 @@ pub struct Hold {
 }
 
 /// `[leave]`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Leaves {
     /// Cores and frequencies.
@@ -520,6 +534,9 @@ impl Config {
         self.curve.as_deref().map(crate::curve::read).transpose()
     }
 }
+
+#[cfg(test)]
+crate::schema::written!("config-1", Config, as read);
 
 #[cfg(test)]
 mod tests {

@@ -12,6 +12,7 @@ use ebb_host::{Notice, Recalled};
 use ebb_policy::units::{Joules, Nanos, Watts};
 use ebb_policy::{Applied, Cycled, InForce, Signals, Topology, registry};
 use ebb_record::recording::{Found, Governed};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::ledger::Pair;
@@ -104,10 +105,10 @@ pub struct Made {
 }
 
 /// One order of `ebb ctl`.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct Ordered {
     pub what: String,
-    /// Its end, from the start of the run; absent of one without.
+    /// From the start of the run; absent of one without an end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ends_s: Option<f64>,
 }

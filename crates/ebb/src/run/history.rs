@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 
 use ebb_policy::table::SIGNALS;
 use ebb_policy::{Origin, Signal};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::events::Tick;
@@ -72,31 +73,43 @@ impl History {
     }
 }
 
-/// The recent past as JSON (docs/json-schema/run-history-1.json): a value for each cycle, null
-/// where nothing is known.
-#[derive(Debug, Serialize)]
+/// The recent past: a value for each of the last 1200 cycles, null where nothing is known. The
+/// events that follow it are run-status-1.json.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(title = "the first event of GET /events of ebb run")]
 pub struct Past {
+    #[schemars(extend("const" = 1))]
     schema: u32,
     /// From the start of the run.
+    #[schemars(length(max = 1200), inner(range(min = 0)))]
     at_s: Vec<f64>,
+    /// Signals of the server; one that was now measured and now modelled has two.
     series: Vec<Series>,
+    /// The mean saving since the parts were found, modelled.
     saving: Savings,
 }
 
 /// A signal of the server as it was measured, or as it was modelled.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 struct Series {
     signal: &'static str,
+    #[schemars(extend("enum" = ["measured", "modelled"]))]
     source: &'static str,
+    #[schemars(length(max = 1200))]
     values: Vec<Option<f32>>,
 }
 
 /// The mean saving, at least and at most.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 struct Savings {
+    #[schemars(length(max = 1200))]
     least_w: Vec<Option<f32>>,
+    #[schemars(length(max = 1200))]
     most_w: Vec<Option<f32>>,
 }
+
+#[cfg(test)]
+crate::schema::written!("run-history-1", Past);
 
 #[cfg(test)]
 mod tests {

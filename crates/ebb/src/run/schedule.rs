@@ -2,13 +2,14 @@
 
 use ebb_policy::units::Watts;
 use jiff::civil::Time;
+use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, de};
 
-use super::share::some_tolerance;
+use super::share::{Written, some_tolerance};
 
 /// A time of day and what holds in it. Where two cover the same time, the later one in the file
 /// holds.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Span {
     /// Its first minute, in local time.
@@ -17,18 +18,21 @@ pub struct Span {
     to: Clock,
     /// Instead of the `plf` of other times.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "some_tolerance")]
+    #[schemars(with = "Written")]
     plf: Option<f64>,
     /// Instead of the `ssd_budget` of other times.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String", extend("examples" = ["224 W"]))]
     ssd_budget: Option<Watts>,
     /// Instead of the `server_budget` of other times.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String", extend("examples" = ["224 W"]))]
     server_budget: Option<Watts>,
 }
 
 /// A time of day, `HH:MM`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Clock(u16);
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, JsonSchema)]
+struct Clock(#[schemars(with = "String", regex(pattern = "^([01][0-9]|2[0-3]):[0-5][0-9]$"))] u16);
 
 impl Serialize for Clock {
     fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {

@@ -3,28 +3,33 @@
 use ebb_policy::table::{SIGNALS, SignalRow};
 use ebb_policy::units::Nanos;
 use ebb_policy::{Domain, Origin, Signal, Signals};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::board::View;
 use super::events::Tick;
 
 /// One signal.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Sensor {
     pub signal: String,
     /// Parts that it is of.
+    #[schemars(range(min = 1))]
     pub parts: usize,
-    /// Those of which it is known, and how many of them nothing measured.
+    /// Parts of which it is known.
     pub known: usize,
+    /// How many of them nothing measured.
     pub modelled: usize,
-    /// The extremes over all parts; null where none is known.
+    /// Of all parts.
     pub least: Option<f64>,
     pub most: Option<f64>,
     /// Age of the oldest reading.
+    #[schemars(range(min = 0))]
     pub oldest_s: f64,
-    /// The parts of which it is not known, where it is of others.
+    /// Parts of which it is not known, where it is of others.
     pub without: Vec<String>,
-    /// Why it is not known of all, by what was found at the start, and what to do.
+    /// Why it is not known of all parts, as found at the start, and what to do.
+    #[schemars(length(max = 4))]
     pub reasons: Vec<String>,
 }
 

@@ -1,13 +1,15 @@
 //! Shares in a configuration: numbers, or texts such as "20%".
 
 use ebb_policy::units::{parse_ratio, parse_tolerance};
+use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, de};
 
-/// A number, as it stands in the file or in quotes.
-#[derive(Deserialize)]
+/// A share: 0.2, "0.2" or "20%".
+#[derive(Deserialize, JsonSchema)]
 #[serde(untagged)]
-enum Written {
-    Number(f64),
+#[schemars(rename = "Share")]
+pub enum Written {
+    Number(#[schemars(range(min = 0))] f64),
     Text(String),
 }
 

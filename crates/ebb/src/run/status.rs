@@ -6,6 +6,7 @@ use comfy_table::Table;
 use comfy_table::presets::UTF8_HORIZONTAL_ONLY;
 use ebb_policy::table::{SIGNALS, SignalRow};
 use ebb_policy::{Control, Outcome, Unit};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::board::{By, Change, Noticed, Totals, View};
@@ -14,33 +15,44 @@ use super::sensors::{self, Sensor};
 use crate::text;
 
 /// Everything a status shows.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+#[schemars(title = "ebb status --json, of ebb run")]
 pub struct Status {
+    #[schemars(extend("const" = 1))]
     pub schema: u32,
     /// "run", to tell it from the status of other daemons.
+    #[schemars(extend("const" = "run"))]
     pub daemon: String,
     pub version: String,
-    /// Time since the start.
+    /// At the last cycle.
+    #[schemars(range(min = 0))]
     pub uptime_s: f64,
     /// Time of day of the last cycle, since 1970.
     pub unix_s: f64,
     /// In words; "starting" before the first cycle.
+    #[schemars(regex(pattern = "^(starting|observing|acting|paused|degraded: .+|native: .+)$"))]
     pub state: String,
+    /// From the start of the run.
+    #[schemars(range(min = 0))]
     pub state_since_s: f64,
     pub policy: String,
+    /// Tolerated rise of the mean latency, as a share.
     pub plf: f64,
     pub ssd_budget_w: Option<f64>,
     #[serde(default)]
     pub server_budget_w: Option<f64>,
-    /// Until when everything is as found for the trial, from the start of the run.
+    /// Until when everything is as found, for the trial; from the start of the run; absent
+    /// otherwise.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub as_found_until_s: Option<f64>,
-    /// Feeds without input: the budget is what the others allow.
+    /// Feeds of machine.feeds without input: server_budget_w is what the others allow.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub lost_feeds: Vec<String>,
-    /// By how much the mean latency would have risen so far; nothing while it acts.
+    /// By how much the mean latency would have risen since the parts were found, as a share,
+    /// modelled; null while it acts, for then nobody knows what it would be.
     pub would_lose: Option<f64>,
-    /// Where users' latency comes from; "block" promises no tolerance. Empty before a run begins.
+    /// Where users' latency comes from; with block the tolerance is not promised.
+    #[schemars(extend("enum" = ["served", "block+cpu", "block", ""]))]
     pub latency: String,
     /// What `ebb ctl` has ordered.
     pub orders: Vec<Ordered>,
@@ -48,74 +60,82 @@ pub struct Status {
     pub controls: Vec<Setting>,
     /// Watts, by part.
     pub power: Vec<Power>,
+    /// Mean of the cores against the settings found, modelled; null: not known.
     pub saving: Option<Saving>,
-    /// What could not be had at the start.
+    /// What could not be had at the start, and what to do.
     pub missing: Vec<String>,
     /// Signals of parts that are there, which nothing senses.
     pub absent: Vec<String>,
     /// Every signal of parts that are there.
     pub sensors: Vec<Sensor>,
-    /// What was to be known of places, the newest last.
+    /// The last of what went wrong and what to do, the newest last.
     pub notices: Vec<Noticed>,
-    /// The last changes, the newest last, and how many there were.
+    /// The last 64, the newest last.
     pub changes: Vec<Change>,
+    /// Changes since the start.
     pub decided: u64,
-    /// What was refused since the start.
+    /// Changes that were refused since the start, by control.
     #[serde(default)]
     pub refusals: Vec<Refusal>,
     pub cycles: u64,
     /// How late the last cycle began.
+    #[schemars(range(min = 0))]
     pub late_s: f64,
     pub events_lost: u64,
 }
 
 /// A control of one part.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Setting {
     pub control: String,
     /// The part; absent of the server.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub of: Option<String>,
+    /// Null: released.
     pub asked: Option<f64>,
     pub given: Option<f64>,
     pub unit: String,
     pub reason: String,
-    /// Absent where nobody tried.
+    /// Absent while nothing is set: nobody tried.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("enum" = ["done", "refused", "changed"]))]
     pub applied: Option<String>,
-    /// Since when, from the start; absent of what has always been so.
+    /// From the start of the run; absent of what was not changed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since_s: Option<f64>,
 }
 
 /// Changes of a control that were refused.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Refusal {
     pub control: String,
-    /// "guard", or "machine" where that or another program did not follow.
+    /// Machine: or another program.
+    #[schemars(extend("enum" = ["guard", "machine"]))]
     pub by: String,
+    #[schemars(range(min = 1))]
     pub count: u64,
 }
 
 /// Power of one part.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Power {
     pub signal: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub of: Option<String>,
     pub watts: f64,
     /// "measured" or "modelled".
+    #[schemars(extend("enum" = ["measured", "modelled"]))]
     pub source: String,
 }
 
 /// The mean saving of the cores, modelled.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Saving {
     pub least_w: f64,
     pub most_w: f64,
     /// Whose cores stand for this machine's.
     pub profile: String,
-    /// Whether it is only what would be saved.
+    /// Only what would be saved.
     pub would: bool,
 }
 
@@ -329,3 +349,6 @@ fn settings(status: &Status) -> Table {
     table.add_rows(status.controls.iter().map(row));
     table
 }
+
+#[cfg(test)]
+crate::schema::written!("run-status-1", Status);

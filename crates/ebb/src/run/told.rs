@@ -13,6 +13,7 @@ use ebb_policy::units::Nanos;
 use ebb_policy::{Control, Decision, Names, Outcome, Unit};
 use ebb_record::Columns;
 use ebb_record::log::{Changes, Coarse, Entry, Line};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::events::{Begun, Event, Reader, Settings, State, Tick};
@@ -22,15 +23,45 @@ use crate::out::{self, Field, Journal, Priority};
 /// So many parts are named in a line, or one more; of others it says how many.
 const NAMED: usize = 3;
 
-/// One line of JSON.
-#[derive(Debug, Serialize)]
+/// One line of standard output. `time_s` is seconds since the start; a decision has the fields of
+/// decision-3.json beside its event.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(title = "ebb run --json")]
 #[serde(tag = "event", rename_all = "lowercase")]
 enum Shown<'a> {
-    State { time_s: f64, state: &'a str },
+    State {
+        #[schemars(range(min = 0))]
+        time_s: f64,
+        #[schemars(regex(
+            pattern = "^(starting|observing|paused|acting|degraded: .+|native: .+)$"
+        ))]
+        state: &'a str,
+    },
     Decision(Line<'a>),
-    Notice { time_s: f64, of: String, text: &'a str },
-    Summary { time_s: f64, text: &'a str },
-    Sample { time_s: f64, unix_s: f64, values: BTreeMap<&'a str, f64>, modelled: Vec<&'a str> },
+    Notice {
+        #[schemars(range(min = 0))]
+        time_s: f64,
+        /// The place; standard output, if lines of it were lost.
+        of: String,
+        text: &'a str,
+    },
+    Summary {
+        #[schemars(range(min = 0))]
+        time_s: f64,
+        text: &'a str,
+    },
+    Sample {
+        #[schemars(range(min = 0))]
+        time_s: f64,
+        /// Time of day, seconds since 1970: for other logs beside this one.
+        unix_s: f64,
+        /// What is known, by the names of the columns of a series (docs/formats.md); what is not
+        /// known is left out.
+        values: BTreeMap<&'a str, f64>,
+        /// Which of the signals nothing measured: power of drives without a meter; while observing
+        /// also what decisions would have made of the rest.
+        modelled: Vec<&'a str>,
+    },
 }
 
 /// Says it.
@@ -332,3 +363,6 @@ fn number(control: Control, value: Option<f64>) -> String {
         _ => format!("{value}"),
     }
 }
+
+#[cfg(test)]
+crate::schema::written!("run-1", Shown<'static>);

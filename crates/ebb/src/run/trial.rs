@@ -10,9 +10,10 @@
 use ebb_policy::table::SIGNALS;
 use ebb_policy::units::Nanos;
 use ebb_policy::{Origin, Signal, Signals};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::share::ratio;
+use super::share::{Written, ratio};
 use crate::ledger::Pair;
 use crate::random::Random;
 
@@ -22,13 +23,15 @@ const SHARES: std::ops::RangeInclusive<f64> = 0.005..=0.2;
 const BLOCKS: std::ops::RangeInclusive<Nanos> = Nanos::from_secs(2)..=Nanos::from_secs(7200);
 
 /// `[trial]`.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Stated {
-    /// Share of the time in which everything is as it was found.
+    /// Share of the time, 0.5% to 20%.
     #[serde(deserialize_with = "ratio")]
+    #[schemars(with = "Written")]
     pub share: f64,
-    /// Length of a block.
+    /// Length of a block, 2 s to 2 h.
+    #[schemars(with = "String", extend("examples" = ["15 min"]))]
     pub block: Nanos,
 }
 

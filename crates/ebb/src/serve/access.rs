@@ -11,6 +11,7 @@ use ebb_dataplane::controller::{
     Failure, Keys, Port, Rules, Secrets, Subsystem, TlsKeys, check_nqn,
 };
 use ebb_dataplane::tls::{self, Security};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::options::Options;
@@ -18,33 +19,37 @@ use crate::exit::usage;
 use crate::keys;
 
 /// Who gets in, for the status.
-#[derive(Debug, Default, Serialize, Deserialize)]
+#[derive(Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Access {
     /// Whether there are hosts that must authenticate themselves.
     pub authentication: bool,
-    /// Listeners with TLS.
+    /// Listeners with TLS 1.3.
     #[serde(default)]
     pub tls: Vec<Secured>,
     /// What is wrong and what to do, where others than this machine get in without.
     pub warning: Option<String>,
+    /// Authentications, one for each queue and each time again.
     pub succeeded: u64,
     pub failed: u64,
-    /// The last ones.
+    /// The last ones, oldest first.
     pub failures: Vec<Refused>,
 }
 
 /// A listener with TLS.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Secured {
+    /// ADDRESS:PORT.
     pub listen: SocketAddr,
     /// It takes nothing else.
     pub required: bool,
 }
 
 /// A host that failed to authenticate itself.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Refused {
+    #[schemars(range(min = 0))]
     pub at_s: f64,
+    /// NQN, as whoever failed says.
     pub host: String,
     pub address: IpAddr,
     pub why: String,

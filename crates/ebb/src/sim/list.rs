@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 
 use anyhow::Result;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use ebb_policy::reactor;
@@ -14,7 +15,8 @@ use super::plan::FORETOLD;
 use super::polled::CLAIRVOYANT;
 use crate::out;
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
+#[schemars(extend("additionalProperties" = true))]
 struct Item {
     name: &'static str,
     summary: String,
@@ -23,18 +25,26 @@ struct Item {
     /// Of a policy: the controls that it sets.
     #[serde(skip_serializing_if = "Option::is_none")]
     sets: Option<Vec<String>>,
-    /// Of a policy or scheduler: the parameters that may be stated after its name.
+    /// Of a policy or scheduler: the parameters that may be stated after its name; absent without
+    /// any.
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     takes: &'static [&'static str],
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
+#[schemars(title = "ebb sim --list --json", extend("additionalProperties" = true))]
 struct Lists {
+    #[schemars(extend("const" = 1))]
     schema: u32,
     policies: Vec<Item>,
+    /// Policies that know the load, to tell what was possible.
+    #[schemars(default)]
     bounds: Vec<Item>,
+    /// Of reactors: policies of polled servers.
+    #[schemars(default)]
     schedulers: Vec<Item>,
     profiles: Vec<Item>,
+    #[schemars(default)]
     polled_profiles: Vec<Item>,
     workloads: Vec<Item>,
 }
@@ -127,3 +137,6 @@ fn part(to: &mut impl Write, heading: &str, items: &[Item]) -> io::Result<()> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+crate::schema::written!("list-1", Lists);

@@ -9,6 +9,7 @@ use clap::{Arg, ArgMatches};
 use ebb_record::recording::{self, Again, Difference, Reader, RecordingError, Side};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::SimArgs;
@@ -19,53 +20,73 @@ use crate::text;
 /// Options that mean something with a recording.
 const OPTIONS: [&str; 5] = ["recorded", "policy", "profile", "json", "quiet"];
 
-/// The result as JSON (docs/json-schema/recorded-1.json).
-#[derive(Serialize)]
+/// A recording of ebb run --record, decided again.
+#[derive(Serialize, JsonSchema)]
+#[schemars(title = "ebb sim --recorded --json")]
 struct Shown<'a> {
+    #[schemars(extend("const" = 1))]
     schema: u32,
+    /// Its folder.
     recording: String,
+    #[schemars(range(min = 1))]
     files: usize,
+    /// Versions of Ebb, with the commit where it is known.
     recorded_by: Vec<&'a str>,
     policies: Vec<&'a str>,
+    /// Starts, and starts anew with other parts or after a pause.
     runs: u64,
+    /// Time of day of the first cycle.
     from_unix_s: Option<f64>,
+    /// Time of day of the last cycle.
     to_unix_s: Option<f64>,
+    /// Recorded: same, other and unknown together.
     cycles: u64,
+    /// Decided again alike, to the bit.
     same: u64,
+    /// Decided otherwise.
     other: u64,
+    /// Not decided again: they follow a gap.
     unknown: u64,
     gaps: u64,
     first_gaps: Vec<Gap>,
+    /// Blocks that are cut or damaged.
     unreadable: u64,
     first_unreadable: Vec<Unreadable<'a>>,
+    /// The first.
     difference: Option<Differs<'a>>,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct Gap {
+    /// Time of day of the first cycle after it.
     unix_s: f64,
+    /// How many are missing; null where the start is missing.
     cycles: Option<u64>,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct Unreadable<'a> {
     file: &'a str,
     at_byte: usize,
     why: &'a str,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct Differs<'a> {
     unix_s: f64,
+    /// Counted from the start of the run.
     cycle: u64,
+    /// Null where it is whether policies are followed.
     control: Option<&'static str>,
+    /// Of which part.
     of: Option<&'a str>,
     recorded: Decided<'a>,
     again: Decided<'a>,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct Decided<'a> {
+    /// In the control's unit; null is released.
     asked: Option<f64>,
     given: Option<f64>,
     reason: &'a str,
@@ -242,3 +263,6 @@ fn decided(Side { asked, given, reason }: &Side) -> String {
         false => format!("{}, asked for {} ({reason})", value(*given), value(*asked)),
     }
 }
+
+#[cfg(test)]
+crate::schema::written!("recorded-1", Shown<'static>);

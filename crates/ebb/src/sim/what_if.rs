@@ -9,6 +9,7 @@ use ebb_policy::units::{Joules, Nanos};
 use ebb_policy::{Applied, Cycle, InForce, Limits, Plant, Signals, Steward};
 use ebb_record::recording::{Begun, Entry, Frame, Item, Made, Reader};
 use ebb_twin::Profile;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::recorded::{clock, wrong};
@@ -19,17 +20,29 @@ use crate::run::latency::Latency;
 
 const JOULES_PER_KWH: f64 = 3.6e6;
 
-/// The result as JSON (docs/json-schema/what-if-1.json).
-#[derive(Serialize)]
+/// What a policy would have saved of a recorded load.
+#[derive(Serialize, JsonSchema)]
+#[schemars(title = "ebb sim --recorded --policy --json")]
 struct Shown<'a> {
+    #[schemars(extend("const" = 1))]
     schema: u32,
+    #[schemars(extend("const" = true))]
     modelled: bool,
+    /// Its folder.
     recording: String,
     policy: &'a str,
+    /// Whose cores stand for the machine's.
+    #[schemars(length(min = 1))]
     profiles: Vec<String>,
+    /// Time of day of the first cycle that counts.
     from_unix_s: f64,
+    /// Time of day of the last.
     to_unix_s: f64,
+    /// Time that counts.
+    #[schemars(range(min = 0))]
     hours: f64,
+    /// Time in which the recorded policy steered the cores.
+    #[schemars(range(min = 0))]
     left_out_hours: f64,
     saved_watts: [f64; 2],
     saved_kwh: [f64; 2],
@@ -242,3 +255,6 @@ impl Shown<'_> {
         text
     }
 }
+
+#[cfg(test)]
+crate::schema::written!("what-if-1", Shown<'static>);

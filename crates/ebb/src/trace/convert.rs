@@ -4,6 +4,7 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use anyhow::Result;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use ebb_trace::write::WRITABLE;
@@ -20,8 +21,10 @@ use crate::text::grouped;
 /// The name of standard output.
 const STDOUT: &str = "-";
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
+#[schemars(title = "ebb trace convert --json", extend("additionalProperties" = true))]
 struct Converted {
+    #[schemars(extend("const" = 1))]
     schema: u32,
     output: String,
     format: String,
@@ -121,3 +124,6 @@ fn format(args: &ConvertArgs) -> Result<Format> {
     }
     Err(usage(format!("--output-format {format} cannot be written; choose from: {names}")))
 }
+
+#[cfg(test)]
+crate::schema::written!("trace-convert-1", Converted);

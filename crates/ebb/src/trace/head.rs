@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 
 use anyhow::Result;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use ebb_trace::{Op, Request, Source};
@@ -12,16 +13,20 @@ use super::{open, skipped};
 use crate::input::FileReport;
 use crate::out;
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
+#[schemars(title = "ebb trace head --json", extend("additionalProperties" = true))]
 struct Head {
+    #[schemars(extend("const" = 1))]
     schema: u32,
     files: Vec<FileReport>,
     requests: Vec<Row>,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
+#[schemars(extend("additionalProperties" = true))]
 struct Row {
     at_ns: u64,
+    #[schemars(extend("enum" = ["read", "write", "flush", "trim"]))]
     op: &'static str,
     offset: u64,
     bytes: u32,
@@ -115,3 +120,6 @@ fn each(
     }
     Ok(())
 }
+
+#[cfg(test)]
+crate::schema::written!("trace-head-1", Head);

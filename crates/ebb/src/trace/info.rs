@@ -3,6 +3,7 @@
 use std::io::Write;
 
 use anyhow::Result;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use ebb_trace::stats::{Summary, summarise};
@@ -13,8 +14,10 @@ use crate::input::FileReport;
 use crate::out;
 use crate::text::{bytes, grouped, number, seconds};
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
+#[schemars(title = "ebb trace info --json", extend("minimum" = 0, "additionalProperties" = true))]
 struct Info<'a> {
+    #[schemars(extend("const" = 1))]
     schema: u32,
     files: &'a [FileReport],
     #[serde(flatten)]
@@ -137,3 +140,6 @@ fn gaps(summary: &Summary) -> Vec<String> {
         })
         .collect()
 }
+
+#[cfg(test)]
+crate::schema::written!("trace-info-1", Info<'static>);

@@ -8,6 +8,7 @@ use std::io::Write;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use anyhow::Result;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use ebb_policy::cpu::Native;
@@ -37,21 +38,29 @@ const LONGEST: Nanos = Nanos::from_secs(600);
 const SIZES: f64 = 64.0;
 
 /// One segment, rated.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(extend("minimum" = 0, "additionalProperties" = true))]
 struct Rated {
     #[serde(flatten)]
     segment: Segment,
-    /// IOPS reached at the segment's mean rate.
+    /// Reached at the mean rate.
     limited_iops: f64,
-    /// IOPS reached without a limit.
+    /// Reached without a limit.
     unlimited_iops: f64,
     /// 100 times their ratio.
     pressure_percent: Option<f64>,
 }
 
-#[derive(Serialize)]
+/// Version 1. PACER §III-A3.
+#[derive(Serialize, JsonSchema)]
+#[schemars(
+    title = "ebb trace pressure --json",
+    extend("minimum" = 0, "additionalProperties" = true)
+)]
 struct Report {
+    #[schemars(extend("const" = 1))]
     schema: u32,
+    #[schemars(extend("const" = true))]
     simulated: bool,
     profile: String,
     seed: u64,
@@ -59,7 +68,7 @@ struct Report {
     files: Vec<FileReport>,
     /// The equation over all segments.
     pressure_percent: Option<f64>,
-    /// Pressure that a share of time is at or below: (share, percent).
+    /// Share of time, and the pressure in percent that it is at or below.
     cdf: Vec<(f64, f64)>,
     segments: Vec<Rated>,
 }
@@ -252,3 +261,6 @@ fn print(report: &Report) -> Result<()> {
     skipped(&mut to, &report.files)?;
     Ok(to.flush()?)
 }
+
+#[cfg(test)]
+crate::schema::written!("trace-pressure-1", Report);

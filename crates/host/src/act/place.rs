@@ -4,6 +4,7 @@
 
 use std::mem::discriminant;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::find::chips::shown;
@@ -23,7 +24,7 @@ pub const TOLERANCE: &str = "power/pm_qos_latency_tolerance_us";
 const LONGEST: usize = 4096;
 
 /// Where something is set, by a name that stays when devices are numbered anew.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Place {
     /// A file of the kernel whose path does not change.

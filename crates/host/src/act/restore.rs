@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::act::knob::{Knob, Place, Set, Taken};
@@ -23,7 +24,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const NAP: Duration = Duration::from_millis(20);
 
 /// What became of one place.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(tag = "outcome", rename_all = "kebab-case")]
 pub enum Outcome {
     /// It is as it was to be.
@@ -85,11 +86,11 @@ impl Outcome {
 }
 
 /// One place and what became of it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Restored {
     /// Where.
     pub place: Place,
-    /// What it was to be set to.
+    /// What it was to be set to; absent where it is left alone.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub to: Option<String>,
     /// What became of it.

@@ -22,6 +22,7 @@ use std::time::Duration;
 
 use ebb_policy::Outcome;
 use ebb_policy::units::Nanos;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::act::knob::{Knob, MANUAL, Place, Taken};
@@ -33,7 +34,7 @@ use crate::sys::{Absent, Sys};
 pub use verify::Verified;
 
 /// What to do where somebody else changes what Ebb has set.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Contest {
     /// Leave it to them.

@@ -1,5 +1,6 @@
 //! Other programs that set what Ebb sets.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::sys::Sys;
@@ -153,7 +154,7 @@ const SCRIPTS: [&str; 4] = [".py", ".pl", ".sh", ".tcl"];
 const KEPT: usize = 15;
 
 /// A program that runs, or that a service runs now and then.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Conflict {
     /// Its name.
     pub program: &'static str,

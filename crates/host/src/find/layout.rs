@@ -11,6 +11,7 @@ use ebb_policy::units::{Celsius, Hertz, Nanos, Watts};
 use ebb_policy::{
     Control, CoreRole, DriveSpec, FanSpec, GroupSpec, PowerStateSpec, Steward, Topology,
 };
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::find::cpus::{Cpu, Policy};
@@ -48,7 +49,7 @@ pub struct Group {
 const JOBS: [Control; 3] = [Control::JobShare, Control::JobSocket, Control::Admit];
 
 /// What becomes of the CPUs of a parked core.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum ParkBy {
     /// No task of any control group may use them.

@@ -5,6 +5,7 @@ mod footprint;
 pub(crate) mod sequence;
 pub(crate) mod sizes;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::request::{Source, TraceError};
@@ -12,7 +13,8 @@ use crate::request::{Source, TraceError};
 pub use collect::Stats;
 
 /// Gaps of at least some length between one arrival and the next.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, JsonSchema)]
+#[schemars(extend("minimum" = 0))]
 pub struct Gaps {
     /// The least length counted.
     pub at_least_seconds: f64,
@@ -23,7 +25,8 @@ pub struct Gaps {
 }
 
 /// Latencies recorded with the trace, in microseconds; quantiles to 3 digits.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, JsonSchema)]
+#[schemars(extend("minimum" = 0))]
 pub struct Latency {
     /// Requests that have one.
     pub count: u64,
@@ -41,7 +44,7 @@ pub struct Latency {
 
 /// A trace in numbers. Shares are between 0 and 1; rates are over the whole span and 0 where
 /// there is none.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Summary {
     /// All requests.
     pub requests: u64,
@@ -75,14 +78,15 @@ pub struct Summary {
     pub size_p95: u32,
     /// Largest size in bytes.
     pub size_max: u32,
-    /// The most frequent sizes in bytes and the share of each, most frequent first.
+    /// Size in bytes and share, most frequent first.
     pub top_sizes: Vec<(u32, f64)>,
     /// Reads and writes that start where one of the last 32 of their device ended.
     pub sequential_share: f64,
     /// Estimate of the bytes that are read or written at least once, in blocks of 4 KiB;
     /// standard error 0.8 % (HyperLogLog).
     pub footprint_bytes: u64,
-    /// Whether these were few enough to be counted exactly.
+    /// Whether the footprint was counted; otherwise it is an estimate.
+    #[schemars(default)]
     pub footprint_is_exact: bool,
     /// The end of the farthest request.
     pub highest_byte: u64,
@@ -94,7 +98,7 @@ pub struct Summary {
     pub longest_gap_seconds: f64,
     /// Times without an arrival, by least length.
     pub gaps: Vec<Gaps>,
-    /// Latencies recorded with the trace.
+    /// Latencies recorded with the trace, microseconds.
     pub recorded_latency: Option<Latency>,
 }
 

@@ -29,7 +29,7 @@ use crate::run::supervisor;
 use crate::{curve, out, restore};
 use bench::LOOK;
 use disks::Disk;
-use report::Report;
+pub use report::Report;
 use server::Server;
 use steps::{Head, Steps};
 use sweep::Sweep;

@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use ebb_policy::cooling::Curve;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::super::ending;
@@ -13,25 +14,32 @@ use super::steps::{Measured, Steps};
 const ERRORS: f64 = 2.0;
 
 /// One point of the curve.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[schemars(extend("minimum" = 0))]
 pub struct Point {
+    /// PWM duty.
+    #[schemars(range(max = 1))]
     duty: f64,
+    /// Mean speed of the fans that have a tachometer.
     #[serde(skip_serializing_if = "Option::is_none")]
     rpm: Option<f64>,
     bytes_per_second: f64,
-    /// The same as a share of the most at any duty.
+    /// Share of the most at any duty.
+    #[schemars(range(max = 1))]
     throughput: f64,
-    /// Standard error of that share.
+    /// Standard error of throughput, from the half seconds of the measurement.
     spread: f64,
     /// Each disk's bytes per second.
+    #[schemars(length(min = 1))]
     disk_bytes_per_second: Vec<f64>,
 }
 
 /// A disk.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Named {
     name: String,
     model: String,
+    /// What stays the same when its name changes.
     id: String,
 }
 
@@ -43,28 +51,39 @@ impl Named {
 }
 
 /// How much full speed has changed from the first measurement to the last.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, JsonSchema)]
 pub struct Drift {
     /// As a share of the first.
     share: f64,
-    /// Up to so much may be noise.
+    /// Two standard errors of that: up to so much may be noise.
+    #[schemars(range(min = 0))]
     noise: f64,
 }
 
 /// What is printed as JSON.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub struct Report<'a> {
+    #[schemars(extend("const" = 1))]
     schema: u32,
+    #[schemars(extend("const" = false))]
     simulated: bool,
+    /// The disks that were read, in the order of disk_bytes_per_second.
+    #[schemars(length(min = 1))]
     disks: Vec<Named>,
+    #[schemars(length(min = 1))]
     fans: &'a [String],
     seed: u64,
+    /// By rising fan duty.
+    #[schemars(length(min = 2))]
     steps: Vec<Point>,
+    /// Change from the first measurement at full speed to the last, as a share of the first.
     drift: Drift,
-    /// Duty at which disks begin to feel the fans.
+    /// Duty at which disks begin to feel the fans; 1 where they do not. Absent where there is no
+    /// curve.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0, max = 1))]
     knee: Option<f64>,
-    /// Why there is no curve.
+    /// Why no curve can be made of it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub refused: Option<String>,
     #[serde(skip)]

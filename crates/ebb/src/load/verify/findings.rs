@@ -1,5 +1,6 @@
 //! What checking found.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use ebb_dataplane::initiator::describe;
@@ -16,19 +17,19 @@ const KEPT: usize = 10;
 const SHOWN: usize = 16;
 
 /// A block that is not as it must be.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct Mismatch {
     /// Namespace.
     pub namespace: u32,
     /// Logical block address.
     pub lba: u64,
-    /// First wrong byte, counted from the start of the namespace.
+    /// First wrong byte of the namespace.
     pub offset: u64,
     /// What it is, in words.
     pub what: String,
-    /// The bytes that should be there, in hexadecimal.
+    /// Hexadecimal.
     pub expected: String,
-    /// The bytes that are.
+    /// Hexadecimal.
     pub found: String,
 }
 

@@ -7,49 +7,58 @@ use ebb_dataplane::controller::check_nqn;
 use ebb_host::{Group, MIN_DUTY, ParkBy, StatedFan, StatedFeed};
 use ebb_policy::CoreRole;
 use ebb_policy::units::Watts;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::exit::usage;
-use crate::run::share::ratio;
+use crate::run::share::{Written, ratio};
 
 /// `[machine]`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Machine {
     /// Cores of each group that are never parked.
+    #[schemars(range(min = 1))]
     pub min_cores: u16,
     /// How cores are parked.
     pub park_by: ParkBy,
     /// Smallest duty at which all fans turn.
     #[serde(deserialize_with = "ratio")]
+    #[schemars(with = "Written")]
     pub min_duty: f64,
-    /// Whether frequencies may be raised above the ceilings found.
+    /// Whether frequencies, drives' idle states and `[hold]` may go above the limits found.
     pub raise_limits: bool,
-    /// CPUs that `ebb serve` runs on.
+    /// CPUs that `ebb serve` on this host runs on: no policy sets anything of their cores; with
+    /// `serve`, they run at the frequency that their scheduler asks for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reactors: Option<String>,
-    /// Control groups whose CPU time and rates a budget of the whole server may limit.
+    /// Control groups below /sys/fs/cgroup whose CPU time and rates a budget of the whole server
+    /// may limit.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub throttle: Vec<String>,
-    /// Further ones, for which nobody waits: they are held back before all others.
+    /// Further such groups, and hosts of the `ebb serve` of `serve` by their NQN, for which nobody
+    /// waits: they have what the budget and the others leave.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub best_effort: Vec<String>,
-    /// The most that drives without power states draw, by model or identity.
+    /// The most that drives without power states draw, by model or identity: what they count in
+    /// `ssd_budget`.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(with = "BTreeMap<String, String>")]
     pub drive_watts: BTreeMap<String, Watts>,
     /// Core groups.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub groups: Vec<CoreGroup>,
-    /// Feeds of the server's supplies.
+    /// Feeds of the server's supplies; it is kept to what those with input allow.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub feeds: Vec<Feed>,
-    /// Fans; without them those that are safe to take.
+    /// The fans that Ebb may steer, as `ebb probe --fans` proposes them; without them those that are
+    /// safe to take.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub fans: Vec<Fan>,
 }
 
 /// `[[machine.fans]]`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Fan {
     /// The chip's driver, such as "nct6798".
@@ -58,9 +67,11 @@ pub struct Fan {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub device: Option<String>,
     /// What steers it, such as "pwm2".
+    #[schemars(regex(pattern = "^pwm[1-9][0-9]*$"))]
     pub pwm: String,
     /// What says how fast it turns, such as "fan2".
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(regex(pattern = "^fan[1-9][0-9]*$"))]
     pub tachometer: Option<String>,
     /// What the operator calls it.
     #[serde(default, skip_serializing_if = "String::is_empty")]
@@ -68,22 +79,28 @@ pub struct Fan {
 }
 
 /// `[[machine.feeds]]`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Feed {
     /// What the operator calls it.
     pub name: String,
     /// Most that the server may take from it.
+    #[schemars(with = "String", extend("examples" = ["200 W"]))]
     pub limit: Watts,
-    /// The devices of the supplies that it feeds, such as "0058 at 0000:00:1f.4, bus 0".
+    /// The devices of the supplies that it feeds, as `ebb probe` lists them.
+    #[schemars(length(min = 1))]
     pub supplies: Vec<String>,
 }
 
 /// `[[machine.groups]]`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CoreGroup {
     /// What its cores do.
+    #[schemars(
+        with = "String",
+        extend("enum" = ["front-end", "key-value", "resource-volume", "compute"])
+    )]
     pub role: CoreRole,
     /// Its CPUs, such as "0-15,32-47".
     pub cpus: String,

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
 use clap::Parser;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use ebb_dataplane::reactor::{CoreTotals, Snapshot, probe};
@@ -51,7 +52,7 @@ pub struct Lab {
 }
 
 /// Percentiles, in microseconds.
-#[derive(Debug, Clone, Copy, Serialize)]
+#[derive(Debug, Clone, Copy, Serialize, JsonSchema)]
 pub struct Latencies {
     pub p50: f64,
     pub p99: f64,
@@ -68,25 +69,32 @@ impl Latencies {
 }
 
 /// What the target's cores did, as shares of their time.
-#[derive(Debug, Clone, Copy, Serialize)]
+#[derive(Debug, Clone, Copy, Serialize, JsonSchema)]
+#[schemars(extend("minimum" = 0))]
 pub struct Residency {
     /// In polls that found work.
+    #[schemars(range(max = 1))]
     pub busy: f64,
     /// In polls that found none.
+    #[schemars(range(max = 1))]
     pub wasted: f64,
+    #[schemars(range(max = 1))]
     pub dozing: f64,
+    #[schemars(range(max = 1))]
     pub blocked: f64,
+    #[schemars(range(max = 1))]
     pub napping: f64,
 }
 
 /// One scheduler at one load in one round.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct Point {
+    #[schemars(extend("enum" = ["idle", "stable", "bursts", "raid-5", "cloud"]))]
     pub figure: &'static str,
     pub load: String,
     pub scheduler: &'static str,
     pub round: usize,
-    /// One way of a cache line between the target's first CPU and the load's, before and after.
+    /// Before and after.
     pub cache_line_ns: [u64; 2],
     /// Requests per second answered; absent where none were sent.
     pub iops: Option<f64>,
@@ -94,7 +102,9 @@ pub struct Point {
     /// Requests that were due and never sent.
     pub unsent: u64,
     pub cores: Residency,
-    /// `measured` by RAPL or `modelled` from `cores`.
+    /// Measured: by RAPL, whole packages, the load's cores included; modelled: from the
+    /// residencies, the target's cores above the idle machine.
+    #[schemars(extend("enum" = ["measured", "modelled"]))]
     pub energy_source: &'static str,
     pub power_w: f64,
 }

@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use comfy_table::presets::NOTHING;
 use comfy_table::{CellAlignment, Table};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::point::{Latencies, Point, Residency};
@@ -17,18 +18,21 @@ const APART: f64 = 2.0;
 const KIND: &str = "measured here";
 
 /// Where and how it was measured.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub struct Machine {
     pub cpu_model: String,
+    #[schemars(length(min = 1))]
     pub target_cpus: Vec<usize>,
+    #[schemars(length(min = 1))]
     pub load_cpus: Vec<usize>,
     pub rounds: u16,
+    /// Counted of each point.
     pub duration_s: f64,
     pub seed: u64,
 }
 
 /// A ratio to busy polling in the same rounds.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 struct Over {
     /// Absent where there were no requests.
     latency: Option<Latencies>,
@@ -37,9 +41,11 @@ struct Over {
 }
 
 /// A scheduler at a load: medians over the rounds.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 struct Row {
+    #[schemars(extend("const" = "measured here"))]
     kind: &'static str,
+    #[schemars(extend("enum" = ["idle", "stable", "bursts", "raid-5", "cloud"]))]
     figure: &'static str,
     load: String,
     scheduler: &'static str,
@@ -47,22 +53,32 @@ struct Row {
     latency_us: Option<Latencies>,
     unsent: u64,
     cores: Residency,
+    /// Measured: by RAPL, whole packages, the load's cores included; modelled: from the
+    /// residencies, the target's cores above the idle machine.
+    #[schemars(extend("enum" = ["measured", "modelled"]))]
     energy_source: &'static str,
     power_w: f64,
-    /// Over the rounds in which the cores were as far apart as under busy polling.
+    /// Medians of ratios to busy polling, over the rounds alike.
     over_static: Option<Over>,
-    /// How many those are.
+    /// Rounds in which a cache line took about as long between the cores for both.
     rounds_alike: usize,
 }
 
-/// Everything that was measured.
-#[derive(Debug, Serialize)]
+/// Version 1. Sandman's experiments, measured on this machine's cores; nothing of the twin and
+/// nothing of the paper is in it.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(title = "ebb paper sandman --here --json")]
 pub struct Report {
+    #[schemars(extend("const" = 1))]
     schema: u32,
+    #[schemars(extend("const" = "measured here"))]
     kind: &'static str,
     machine: Machine,
+    /// A scheduler at a load: medians over the rounds.
     rows: Vec<Row>,
+    /// Each in each round.
     points: Vec<Point>,
+    /// What could not be measured, and why.
     left_out: Vec<String>,
 }
 
@@ -271,3 +287,6 @@ fn table(rows: &[Row]) -> Table {
     }
     table
 }
+
+#[cfg(test)]
+crate::schema::written!("paper-here-1", Report);
