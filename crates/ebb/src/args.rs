@@ -18,7 +18,7 @@ pub struct Reading {
     #[arg(long, value_name = "LIST", conflicts_with = "format")]
     pub columns: Option<Columns>,
 
-    /// Skip malformed records and count them.
+    /// Skip malformed records and count them [default: the first one ends the command].
     #[arg(long)]
     pub lenient: bool,
 }

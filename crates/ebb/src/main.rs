@@ -24,6 +24,8 @@ mod log;
 mod manual;
 mod measured;
 mod metrics;
+#[cfg(test)]
+mod option_tables;
 mod out;
 mod output;
 mod paper;

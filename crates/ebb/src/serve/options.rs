@@ -93,12 +93,12 @@ pub struct Options {
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     pub dhchap_group: Vec<String>,
 
-    /// Lightweight threads, which carry the connections and move between cores [default: 4 for
-    /// each core].
+    /// Lightweight threads, which carry the connections and move between cores, up to 4,096
+    /// [default: 4 for each core].
     #[arg(long, value_name = "NUMBER")]
     pub threads: Option<u16>,
 
-    /// Maximum concurrent connections [default: 1024].
+    /// Maximum concurrent connections, up to 65,535 [default: 1024].
     #[arg(long, value_name = "NUMBER")]
     pub max_connections: Option<u32>,
 
@@ -106,7 +106,7 @@ pub struct Options {
     #[arg(long, value_name = "NUMBER")]
     pub max_queues: Option<u16>,
 
-    /// Maximum outstanding commands in one queue [default: 128].
+    /// Maximum outstanding commands in one queue, up to 65,534 [default: 128].
     #[arg(long, value_name = "NUMBER")]
     pub queue_depth: Option<u16>,
 
@@ -118,7 +118,8 @@ pub struct Options {
     #[arg(long, value_name = "SIZE")]
     pub in_capsule: Option<Bytes>,
 
-    /// Buffers per thread, each of the size of the largest transfer [default: 256].
+    /// Buffers of each kind per thread, at least 4; those for data have the size of the largest
+    /// transfer [default: 256].
     #[arg(long, value_name = "NUMBER")]
     pub buffers: Option<u32>,
 
@@ -257,7 +258,7 @@ impl Options {
         let Some(text) = self.cores.as_deref() else {
             return Ok(topology::allowed()?.into_iter().take(1).collect());
         };
-        let cpus = topology::list(text).filter(|cpus| !cpus.is_empty());
+        let cpus = ebb_policy::cpus::list(text).filter(|cpus| !cpus.is_empty());
         cpus.ok_or_else(|| usage(format!("--cores {text}: must be CPUs such as 0-1,4")))
     }
 }

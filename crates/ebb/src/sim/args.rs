@@ -110,9 +110,9 @@ pub struct SimArgs {
     pub no_thermal_guard: bool,
 
     /// Sense and act as `ebb run` can on a server, with its paces, roundings and absences:
-    /// "least", or what a server has beyond that, of "meters" (drives measure their power),
-    /// "idle-power" (drives state what they draw at rest), "served" (latency from `ebb serve`),
-    /// "throttle" (control groups whose CPU time and rates may be limited).
+    /// "least", or a list of what a server has beyond that. "meters": drives measure their power;
+    /// "idle-power": they state what they draw at rest. "served": latency from `ebb serve`.
+    /// "throttle": control groups whose CPU time and rates may be limited.
     #[arg(long, value_name = "SENSES", value_parser = as_host)]
     pub as_host: Option<AsHost>,
 
