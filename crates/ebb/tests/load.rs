@@ -1,8 +1,7 @@
 //! `ebb load` as a whole command, against a peer that behaves, and one that does not.
 
-use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,8 +9,9 @@ use ebb_dataplane::wire::Status;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-use crate::common::{data, fails, json, prints, valid};
+use crate::common::{data, ebb, fails, json, prints, spawn, valid};
 use crate::peer::{Config, Fault, Peer, disks};
+use crate::serve::Serve;
 
 /// Arguments against `peer`, and more.
 fn against<'a>(address: &'a str, more: &[&'a str]) -> Vec<&'a str> {
@@ -128,7 +128,7 @@ fn verify_finds_what_a_target_damages() {
         let peer = Peer::start(Config { fault: Some((fault, after)), ..Config::default() });
         let address = address(&peer);
         let more = ["--verify", "--fill", "--duration", "300 ms", "--namespace", "1"];
-        let output = run(&against(&address, &more));
+        let output = ebb(&against(&address, &more));
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         let error = String::from_utf8_lossy(&output.stderr).into_owned();
         assert_eq!(output.status.code(), Some(1), "{fault:?}: {text}{error}");
@@ -136,10 +136,6 @@ fn verify_finds_what_a_target_damages() {
         assert!(text.contains(words), "{fault:?}: {text}");
         assert!(text.contains("namespace 1, LBA "), "{text}");
     }
-}
-
-fn run(args: &[&str]) -> Output {
-    crate::common::ebb(args)
 }
 
 #[test]
@@ -227,7 +223,7 @@ fn failed_requests_are_counted_by_status() {
     let fault = Some((Fault::Status(Status::WRITE_FAULT), 5));
     let peer = Peer::start(Config { fault, ..Config::default() });
     let address = address(&peer);
-    let output = run(&against(&address, &["--rw", "randwrite", "--duration", "200 ms", "--json"]));
+    let output = ebb(&against(&address, &["--rw", "randwrite", "--duration", "200 ms", "--json"]));
     assert_eq!(output.status.code(), Some(1));
     let report: Value = serde_json::from_slice(&output.stdout).unwrap();
     valid("load-1", &report);
@@ -249,7 +245,7 @@ fn a_lost_connection_ends_the_run_with_a_report() {
         let peer = Peer::start(Config { fault: Some((fault, 50)), ..Config::default() });
         let address = address(&peer);
         let more = ["--duration", "60 s", "--json", "--digest", "data", "--timeout", "1 s"];
-        let output = run(&against(&address, &[&more[..], &["--queue-depth", "4"]].concat()));
+        let output = ebb(&against(&address, &[&more[..], &["--queue-depth", "4"]].concat()));
         let error = String::from_utf8_lossy(&output.stderr).into_owned();
         assert_eq!(output.status.code(), Some(1), "{fault:?}: {error}");
         assert!(error.contains(words), "{fault:?}: {error}");
@@ -272,12 +268,7 @@ fn reconnecting_goes_on_and_loses_nothing() {
         &address,
         &["--verify", "--rw", "randrw", "--queue-depth", "8", "--duration", "4 s", "--json"],
     );
-    let mut child = Command::new(env!("CARGO_BIN_EXE_ebb"))
-        .args([&args[..], &["--reconnect", "60"]].concat())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
+    let mut child = spawn([&args[..], &["--reconnect", "60"]].concat(), Stdio::piped());
     while first.served() < 20 {
         assert!(child.try_wait().unwrap().is_none(), "it ended too early");
         std::thread::sleep(Duration::from_millis(5));
@@ -313,43 +304,13 @@ fn text_is_for_people() {
     }
 }
 
-/// A running `ebb serve`; killed when dropped.
-struct Serve {
-    child: Child,
-    address: String,
-}
-
-impl Serve {
-    fn start(listen: &str, namespaces: &[&str]) -> Self {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_ebb"));
-        command.args(["serve", "--cores", "0", "--listen", listen]);
-        for namespace in namespaces {
-            command.args(["--namespace", namespace]);
-        }
-        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
-        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        let address = lines
-            .map_while(Result::ok)
-            .find_map(|line| line.strip_prefix("listening on ").map(str::to_owned))
-            .unwrap();
-        Self { child, address }
-    }
-}
-
-impl Drop for Serve {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
 /// The real target keeps what it is given, whatever the load and the digests.
 #[test]
 fn the_target_keeps_data() {
     let folder = tempfile::tempdir().unwrap();
     let disk = format!("file:{}", crate::common::path(folder.path(), "disk.img"));
     std::fs::File::create(folder.path().join("disk.img")).unwrap().set_len(4 << 20).unwrap();
-    let serve = Serve::start("127.0.0.1:0", &["ram:8MiB", &disk]);
+    let serve = Serve::at("127.0.0.1:0", &["ram:8MiB", &disk]);
     let trace = crate::common::small_trace(folder.path());
     let loads: [&[&str]; 5] = [
         &["--fill", "--rw", "randrw", "--queue-depth", "16", "--connections", "3"],
@@ -390,15 +351,11 @@ fn a_killed_target_comes_back_with_its_data() {
     let path = folder.path().join("disk.img");
     let disk = format!("file:{}", path.to_str().unwrap());
     std::fs::File::create(&path).unwrap().set_len(2 << 20).unwrap();
-    let first = Serve::start("127.0.0.1:0", &[&disk]);
+    let first = Serve::at("127.0.0.1:0", &[&disk]);
     let address = first.address.clone();
-    let mut load = Command::new(env!("CARGO_BIN_EXE_ebb"))
-        .args(["load", "--connect", &address, "--verify", "--fill", "--rw", "randrw"])
-        .args(["--queue-depth", "8", "--duration", "5 s", "--reconnect", "120", "--json"])
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
+    let what = ["load", "--connect", &address, "--verify", "--fill", "--rw", "randrw", "--json"];
+    let how = ["--queue-depth", "8", "--duration", "5 s", "--reconnect", "120"];
+    let mut load = spawn([&what[..], &how].concat(), Stdio::piped());
     // Everything was written once, and something again.
     let filled = until(&mut load, "the fill", || {
         let data = std::fs::read(&path).unwrap();
@@ -411,7 +368,7 @@ fn a_killed_target_comes_back_with_its_data() {
     listener.set_nonblocking(true).unwrap();
     until(&mut load, "its outage", || listener.accept().ok());
     drop(listener);
-    let second = Serve::start(&address, &[&disk]);
+    let second = Serve::at(&address, &[&disk]);
     let output = load.wait_with_output().unwrap();
     let error = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(0), "{error}");
@@ -435,13 +392,9 @@ fn an_interrupted_load_reports_what_it_has() {
     ];
     for more in loads {
         let peer = Peer::start(Config::default());
-        let mut load = Command::new(env!("CARGO_BIN_EXE_ebb"))
-            .args(["load", "--connect", &address(&peer), "--json", "--duration", "1 h"])
-            .args(more)
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
+        let address = address(&peer);
+        let fixed = ["load", "--connect", &address, "--json", "--duration", "1 h"];
+        let mut load = spawn([&fixed[..], more].concat(), Stdio::piped());
         until(&mut load, "its requests", || (peer.served() >= 2).then_some(()));
         kill_process(Pid::from_child(&load), Signal::INT).unwrap();
         let output = load.wait_with_output().unwrap();

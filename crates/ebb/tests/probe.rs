@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use crate::common::{ebb, fails, json, path, prints, valid};
+use crate::common::{ebb, fails, json, path, prints, put, valid};
 
 fn two_cpus() -> bool {
     let two = std::thread::available_parallelism().is_ok_and(|cpus| cpus.get() > 1);
@@ -99,11 +99,8 @@ fn a_machine_becomes_a_profile_that_the_twin_runs() {
 #[test]
 fn whatever_a_processor_says_the_draft_is_a_profile() {
     let root = tempfile::tempdir().unwrap();
-    let put = |file: &str, text: &str| {
-        let file = root.path().join("sys/devices/system/cpu").join(file);
-        fs::create_dir_all(file.parent().unwrap()).unwrap();
-        fs::write(file, text).unwrap();
-    };
+    let cpus = root.path().join("sys/devices/system/cpu");
+    let put = |file: &str, text: &str| put(&cpus, file, text);
     put("online", "0-3");
     put("cpufreq/policy0/related_cpus", "0 1 2 3");
     for end in ["min", "max"] {
@@ -140,11 +137,7 @@ fn whatever_a_processor_says_the_draft_is_a_profile() {
 #[test]
 fn what_a_drive_calls_itself_is_escaped() {
     let root = tempfile::tempdir().unwrap();
-    let put = |file: &str, text: &str| {
-        let file = root.path().join(file);
-        fs::create_dir_all(file.parent().unwrap()).unwrap();
-        fs::write(file, text).unwrap();
-    };
+    let put = |file: &str, text: &str| put(root.path(), file, text);
     put("sys/devices/system/cpu/online", "0-3");
     put("sys/block/nvme0n1/device/model", "EVIL\u{1b}[31mRED");
     put("sys/block/nvme0n1/device/serial", "1");
@@ -160,11 +153,7 @@ fn what_a_drive_calls_itself_is_escaped() {
 #[test]
 fn fans_are_proposed_to_be_pasted() {
     let root = tempfile::tempdir().unwrap();
-    let put = |file: &str, text: &str| {
-        let file = root.path().join(file);
-        fs::create_dir_all(file.parent().unwrap()).unwrap();
-        fs::write(file, text).unwrap();
-    };
+    let put = |file: &str, text: &str| put(root.path(), file, text);
     put("sys/devices/system/cpu/online", "0-3");
     for (chip, name) in [("hwmon1", "nct6798"), ("hwmon2", "amdgpu")] {
         put(&format!("sys/class/hwmon/{chip}/name"), name);

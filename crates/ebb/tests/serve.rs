@@ -23,6 +23,14 @@ impl Serve {
         Self::start_with(None, more)
     }
 
+    /// At this address, with these namespaces alone.
+    pub fn at(listen: &str, namespaces: &[&str]) -> Self {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_ebb"));
+        command.args(["serve", "--cores", "0", "--listen", listen, "--metrics", "127.0.0.1:0"]);
+        command.args(namespaces.iter().flat_map(|namespace| ["--namespace", namespace]));
+        Self::of(&mut command)
+    }
+
     /// Of a file of options.
     pub fn of_file(file: &str) -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_ebb"));

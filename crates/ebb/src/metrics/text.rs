@@ -3,7 +3,7 @@
 use std::fmt;
 
 use prometheus_client::collector::Collector;
-use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet, text};
+use prometheus_client::encoding::{DescriptorEncoder, EncodeCounterValue, NoLabelSet, text};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::{Registry, Unit};
 
@@ -133,17 +133,11 @@ impl<'a> Writer<'a> {
         Self(encoder)
     }
 
-    /// Counts.
-    pub fn counts(&mut self, family: &Family<'_>, rows: Vec<(Labels, u64)>) -> fmt::Result {
-        let Family { name, help, unit } = family;
-        let mut out = self.0.encode_descriptor(name, help, unit.as_ref(), MetricType::Counter)?;
-        rows.iter().try_for_each(|(labels, value)| {
-            out.encode_family(labels)?.encode_counter::<NoLabelSet, _, f64>(value, None)
-        })
-    }
-
-    /// Sums that only grow.
-    pub fn sums(&mut self, family: &Family<'_>, rows: Vec<(Labels, f64)>) -> fmt::Result {
+    /// Counts, or sums that only grow.
+    pub fn counts<N>(&mut self, family: &Family<'_>, rows: Vec<(Labels, N)>) -> fmt::Result
+    where
+        N: EncodeCounterValue,
+    {
         let Family { name, help, unit } = family;
         let mut out = self.0.encode_descriptor(name, help, unit.as_ref(), MetricType::Counter)?;
         rows.iter().try_for_each(|(labels, value)| {

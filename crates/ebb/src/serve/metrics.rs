@@ -110,7 +110,7 @@ impl Scrape {
             "core_time",
             "Time of each core: polls that found work (busy) or none (wasted), and sleep by kind.",
         );
-        out.sums(&time.in_unit(Unit::Seconds), rows.collect())?;
+        out.counts(&time.in_unit(Unit::Seconds), rows.collect())?;
         let rows = cores
             .iter()
             .flat_map(|core| core.sleeps.iter().map(|(way, times)| (state(core, way), *times)));
@@ -138,7 +138,7 @@ impl Scrape {
         );
         let source = |core: &Core| labels([label(core), ("source", "modelled".to_owned())]);
         let rows = cores.iter().map(|core| (source(core), core.energy_modelled_j));
-        out.sums(&energy.in_unit(Unit::Joules), rows.collect())
+        out.counts(&energy.in_unit(Unit::Joules), rows.collect())
     }
 
     fn threads(&self, out: &mut Writer<'_>) -> fmt::Result {
@@ -146,7 +146,7 @@ impl Scrape {
         let label = |thread: u16| labels([("thread", thread.to_string())]);
         let busy = family("thread_busy", "Time of each thread's polls that found work.");
         let rows = threads.iter().map(|thread| (label(thread.thread), thread.busy_s));
-        out.sums(&busy.in_unit(Unit::Seconds), rows.collect())?;
+        out.counts(&busy.in_unit(Unit::Seconds), rows.collect())?;
         let counters: [(Family, Of<u64>); 2] = [
             (family("thread_commands", "Commands each thread answered."), |thread| thread.commands),
             (family("thread_moves", "Times each thread moved to another core."), |t| t.moves),
@@ -244,7 +244,7 @@ impl Scrape {
             let (domain, source) = (energy.domain.clone(), energy.source.clone());
             (labels([("domain", domain), ("source", source)]), energy.energy_j)
         });
-        out.sums(&energy.in_unit(Unit::Joules), rows.collect())?;
+        out.counts(&energy.in_unit(Unit::Joules), rows.collect())?;
         let of = |drive: &ModelledDrive| {
             labels([
                 ("namespace", drive.namespace.to_string()),
@@ -262,6 +262,6 @@ impl Scrape {
         out.gauges(&limit.in_unit(Unit::Other("watts".to_owned())), rows.collect())?;
         let energy = family("drive_energy", "MODELLED energy of each modelled drive.");
         let rows = drives.iter().map(|drive| (of(drive), drive.energy_modelled_j));
-        out.sums(&energy.in_unit(Unit::Joules), rows.collect())
+        out.counts(&energy.in_unit(Unit::Joules), rows.collect())
     }
 }

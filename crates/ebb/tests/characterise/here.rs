@@ -2,14 +2,14 @@
 
 use std::fs;
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
-use crate::common::{ebb, fails, path, prints, valid};
+use crate::common::{ebb, fails, path, prints, spawn, valid};
 use crate::run::{CHIP, Copy, ends, kill_both, str};
 
 const DISK: &str = "naa.5000c500d5f1a2b3";
@@ -44,9 +44,7 @@ fn are_at(copy: &Copy, duties: &[&str]) -> bool {
 /// Starts and waits until fans have been taken.
 fn start(copy: &Copy, more: &[&str]) -> Child {
     (1..3).for_each(|fan| copy.put(&format!("{CHIP}/pwm{fan}"), 120));
-    let mut command = Command::new(env!("CARGO_BIN_EXE_ebb"));
-    command.args(args(copy, more)).stdout(Stdio::null()).stderr(Stdio::piped());
-    let child = command.spawn().unwrap();
+    let child = spawn(args(copy, more), Stdio::null());
     until(|| are_at(copy, &["255", "153"]));
     child
 }

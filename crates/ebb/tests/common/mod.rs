@@ -1,8 +1,9 @@
 //! Runs the binary and looks at what comes out.
 
+use std::ffi::OsStr;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Child, Command, Output, Stdio};
 
 use serde_json::Value;
 use tempfile::TempDir;
@@ -29,6 +30,19 @@ pub const QUICK: &[&str] = &[
 /// Runs `ebb` with these arguments.
 pub fn ebb(args: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_ebb")).args(args).env("NO_COLOR", "1").output().unwrap()
+}
+
+/// Starts `ebb`, whose standard output goes to `out`; what it says on the other is kept.
+pub fn spawn<Word: AsRef<OsStr>>(args: impl IntoIterator<Item = Word>, out: Stdio) -> Child {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_ebb"));
+    command.args(args).stdout(out).stderr(Stdio::piped()).spawn().unwrap()
+}
+
+/// Writes a file, and the folders that it is in.
+pub fn put(root: &Path, file: &str, text: &str) {
+    let file = root.join(file);
+    std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+    std::fs::write(file, text).unwrap();
 }
 
 /// What `ebb` prints, having done what it was asked for.

@@ -3,7 +3,7 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -12,7 +12,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 use super::{CHIP, CPU, Copy, kill_both, str, worker};
-use crate::common::prints;
+use crate::common::{prints, spawn};
 
 /// Longer than anything takes on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(100);
@@ -32,9 +32,7 @@ impl<'a> Daemon<'a> {
         let file = copy.folder.path().join("ebb.toml");
         fs::write(&file, "period = \"100 ms\"").unwrap();
         args.extend(["--config".to_owned(), file.display().to_string()]);
-        let mut command = Command::new(env!("CARGO_BIN_EXE_ebb"));
-        let mut child =
-            command.args(args).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut child = spawn(args, Stdio::null());
         let errors = BufReader::new(child.stderr.take().unwrap());
         let (told, lines) = channel();
         thread::spawn(move || {
@@ -188,9 +186,7 @@ fn a_drive_that_comes_back_is_known_by_who_it_is() {
     let config = file.display().to_string();
     let args =
         copy.args(&["run", "--policy", "native", "--config", &config, "--json", "--samples"]);
-    let mut command = Command::new(env!("CARGO_BIN_EXE_ebb"));
-    let mut child =
-        command.args(args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut child = spawn(args, Stdio::piped());
     let lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
     let mut samples = lines.filter_map(|line| {
         let event: Value = serde_json::from_str(&line).unwrap();

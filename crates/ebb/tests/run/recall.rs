@@ -4,7 +4,7 @@ use std::fs;
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 use super::{CPU, Copy, ends};
-use crate::common::valid;
+use crate::common::{spawn, valid};
 
 /// Every 20 ms a tenth of the time of each CPU, and ten reads of 200 us.
 fn load(root: &Path, stop: &AtomicBool) {
@@ -57,9 +57,8 @@ fn a_crowd_recalls_parked_cores_and_the_policy_hears_of_it() {
     }
     copy.put("sys/block/sda/stat", "1 0 8 1 1 0 8 1 0 2 2");
     copy.put("proc/loadavg", "0.50 0.50 0.50 002/300 4000");
-    let mut command = Command::new(env!("CARGO_BIN_EXE_ebb"));
-    command.args(copy.args(&["run", "--apply", "--policy", "pacer-plus", "--json"]));
-    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let run = copy.args(&["run", "--apply", "--policy", "pacer-plus", "--json"]);
+    let mut child = spawn(run, Stdio::piped());
     let lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
     let mut events = lines.map(|line| serde_json::from_str::<Value>(&line).unwrap());
     let mut all = events.by_ref().inspect(|event| valid("run-1", event));

@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use ebb_twin::Profile;
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::{CPU, Copy, ends, str};
-use crate::common::{ebb, fails, json, path, prints, valid};
+use crate::common::{ebb, fails, json, path, prints, spawn, valid};
 use crate::serve::Serve;
 
 const METER: &str = "sys/class/hwmon/hwmon5";
@@ -100,13 +100,8 @@ fn clocks_follow_a_budget_and_are_given_back() {
         });
         let budget = format!("{high} W");
         let run = ["run", "--policy", "tide", "--server-budget", &budget, "--apply"];
-        let child = Command::new(env!("CARGO_BIN_EXE_ebb"))
-            .args(copy.args(&run))
-            .args(["--control", &socket, "--config", &config])
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
+        let more = ["--control", &socket, "--config", &config];
+        let child = spawn(copy.args(&[&run[..], &more].concat()), Stdio::null());
         let kept = |budget: f64| {
             let copy = &copy;
             move |share: f64| share > 0.34 && draws(copy, share) <= budget
@@ -174,13 +169,9 @@ fn a_host_that_nobody_waits_for_is_limited_for_as_long_as_the_run_lasts() {
         }
         let _over = Over(&over);
         let budget = format!("{} W", draws(&copy, 0.7));
-        let mut child = Command::new(env!("CARGO_BIN_EXE_ebb"))
-            .args(copy.args(&["run", "--policy", "tide", "--server-budget", &budget, "--apply"]))
-            .args(["--control", &control, "--config", &config])
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
+        let run = ["run", "--policy", "tide", "--server-budget", &budget, "--apply"];
+        let more = ["--control", &control, "--config", &config];
+        let mut child = spawn(copy.args(&[&run[..], &more].concat()), Stdio::null());
         waits("it is limited, and nobody else", &|limits| {
             let of = |limit: &serde_json::Value| {
                 limit["host"] == BACKUP && limit["lent_bytes_per_second"].as_u64() >= Some(65536)
@@ -253,13 +244,9 @@ fn while_a_feed_is_lost_the_server_takes_what_the_other_may_give() {
     thread::scope(|scope| {
         scope.spawn(|| shows(&copy, &over));
         let _over = Over(&over);
-        let child = Command::new(env!("CARGO_BIN_EXE_ebb"))
-            .args(copy.args(&["run", "--apply", "--record", &record]))
-            .args(["--control", &socket, "--config", &config])
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
+        let run = ["run", "--apply", "--record", &record];
+        let more = ["--control", &socket, "--config", &config];
+        let child = spawn(copy.args(&[&run[..], &more].concat()), Stdio::null());
         let acts = |status: &serde_json::Value| status["state"] == "acting";
         waits("both feed it", &|status| acts(status) && status["server_budget_w"] == 2.0 * limit);
         feed(&copy, 0, 0, 0.0);
