@@ -60,7 +60,12 @@ fn no_policy_of_caps_serves_more() {
         let found = json(&args);
         let bytes = |at: usize| found["runs"][at]["bytes"].as_u64().unwrap();
         for (at, policy) in policies.iter().enumerate() {
-            assert!(bytes(at) <= bytes(3), "{load}: {policy} serves {}, of {}", bytes(at), bytes(3));
+            assert!(
+                bytes(at) <= bytes(3),
+                "{load}: {policy} serves {}, of {}",
+                bytes(at),
+                bytes(3)
+            );
         }
     }
 }
