@@ -37,7 +37,7 @@ mod peak;
 mod rest;
 mod share;
 
-use choose::Left;
+use choose::{Left, Offer};
 use cpu::{BUSY, CPU_PERIOD, Cpu, Load, Point};
 use peak::Peak;
 use rest::Rest;
@@ -127,6 +127,8 @@ pub struct Tide {
     /// Whether a tail is to be kept: no stops then.
     tail: bool,
     cpu: Cpu,
+    /// What each of its points offers in this turn.
+    offers: Vec<Offer>,
     /// The point in force, of [`Cpu::points`].
     point: usize,
     state: State,
@@ -203,6 +205,7 @@ impl Tide {
             model,
             tail,
             point: cpu.points.len() - 1,
+            offers: Vec::with_capacity(cpu.points.len()),
             cpu,
             state: State::Boot,
             free: true,
@@ -458,17 +461,21 @@ impl Tide {
 
     /// Watts of the traffic that there may be at a point: what the drives' limits leave of it, or,
     /// where none binds, all that its cores might serve instead of what they serve now.
-    fn drawn(&self, point: &Point) -> f64 {
-        if self.binds() {
-            return 0.0;
-        }
+    fn drawn(&self) -> impl Fn(&Point) -> f64 {
         let all = self.traffic.iter().flatten().sum::<f64>();
-        let rest = self.rest.map_or(0.0, |rest| rest.load.bytes) * self.joules();
+        let joules = self.joules();
+        let rest = self.rest.map_or(0.0, |rest| rest.load.bytes) * joules;
         let used = (all - rest).max(0.0);
         let serves = |point: &Point| self.cpu.serves(point, self.load.size);
-        let rise = serves(point) / serves(&self.cpu.points[self.point]);
-        let peak = self.peak.watts.min(serves(point) * self.joules());
-        (used * rise.max(1.0)).max(peak).min(self.model.most_traffic.0.max(used))
+        let now = serves(&self.cpu.points[self.point]);
+        move |point| {
+            if self.binds() {
+                return 0.0;
+            }
+            let rise = serves(point) / now;
+            let peak = self.peak.watts.min(serves(point) * joules);
+            (used * rise.max(1.0)).max(peak).min(self.model.most_traffic.0.max(used))
+        }
     }
 
     /// Watts that a point leaves for traffic, each byte of which costs so many joules.

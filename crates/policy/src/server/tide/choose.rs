@@ -17,6 +17,45 @@ pub(super) struct Left {
     pub(super) is_enough: bool,
 }
 
+/// What a point offers in this turn.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Offer {
+    /// Watts that it leaves for traffic, and those of the traffic that there may be.
+    room: f64,
+    drawn: f64,
+    /// Bytes a second that its cores can serve, that the watts can move, and that clients ask for.
+    serves: f64,
+    moves: f64,
+    asked: f64,
+    /// Bytes a second of best effort for which its cores have time.
+    rest: f64,
+    /// Of users; of points that fit alone.
+    latency: f64,
+    /// Whether its cores run all the time.
+    runs: bool,
+}
+
+impl Offer {
+    const fn fits(&self) -> bool {
+        self.room >= self.drawn
+    }
+
+    /// Bytes a second that it serves of those that are needed, where it fits.
+    fn value(&self, needed: f64, by_clients: bool) -> Option<f64> {
+        let moves = if by_clients { self.moves.min(self.asked) } else { self.moves };
+        let served = self.serves.min(moves).min(needed);
+        let counts = if self.runs { 1.0 } else { 1.0 - STOPS };
+        self.fits().then_some(served * counts)
+    }
+
+    fn is_quicker(&self, other: &Self) -> bool {
+        match (self.latency, other.latency) {
+            (a, b) if a.min(b) < f64::INFINITY => a < b,
+            _ => self.serves > other.serves,
+        }
+    }
+}
+
 impl Tide {
     /// Joules of a byte that is asked for, in the mean of what the drives moved at their most.
     pub(super) fn joules(&self) -> f64 {
@@ -63,29 +102,52 @@ impl Tide {
         (least, [(grown.max(spare), with), (grown, with), of(ENOUGH)])
     }
 
+    /// What each point offers, where a byte costs so many `joules`, in place of `offers`.
+    fn offer(&self, mut offers: Vec<Offer>, joules: f64) -> Vec<Offer> {
+        let (load, drawn) = (self.peak.load(self.load.size), self.drawn());
+        let rest = self.rest.map(|rest| {
+            let wanted = (GROWTH * rest.load.bytes).max(SPARE * self.allowed / joules);
+            (rest.load.size, wanted.min(rest.ceiling))
+        });
+        offers.clear();
+        offers.extend(self.cpu.points.iter().map(|point| {
+            let (room, drawn) = (self.room(point, joules), drawn(point));
+            let rest =
+                rest.map_or(0.0, |(size, most)| self.cpu.leaves(point, self.load, size).min(most));
+            let fits = room >= drawn;
+            Offer {
+                room,
+                drawn,
+                serves: self.cpu.serves(point, load.size),
+                moves: if self.binds() { room / joules } else { f64::INFINITY },
+                asked: self.asked(point),
+                rest,
+                latency: if fits { self.cpu.latency(point, load) } else { f64::INFINITY },
+                runs: point.time == 1.0,
+            }
+        }));
+        offers
+    }
+
     /// Bytes a second of best effort that a point leaves room for beside `users`.
-    fn leaves(&self, point: &Point, users: f64, joules: f64) -> f64 {
-        let Some(rest) = self.rest else { return 0.0 };
-        let users = if self.binds() { users } else { self.drawn(point) / joules };
-        let watts = (self.room(point, joules) / joules - users).max(0.0);
-        let wanted = (GROWTH * rest.load.bytes).max(SPARE * self.allowed / joules);
-        let most = wanted.min(rest.ceiling);
-        watts.min(self.cpu.leaves(point, self.load, rest.load.size)).min(most)
+    fn leaves(&self, at: usize, users: f64, joules: f64) -> f64 {
+        let offer = &self.offers[at];
+        let users = if self.binds() { users } else { offer.drawn / joules };
+        (offer.room / joules - users).max(0.0).min(offer.rest)
     }
 
     /// The point to take, and what it leaves; the least with nothing where none fits.
-    pub(super) fn choose(&self) -> (usize, Left) {
+    pub(super) fn choose(&mut self) -> (usize, Left) {
         let joules = self.joules();
+        let offers = std::mem::take(&mut self.offers);
+        self.offers = self.offer(offers, joules);
         let (least, more) = self.needs(joules);
         let (needed, mut users) = least;
         let Some((mut at, mut served)) = self.best(needed, users, joules, true) else {
             return (0, Left::default());
         };
         // Room to grow, where it costs little time.
-        let load = self.peak.load(self.load.size);
-        let takes = |at: usize| {
-            self.elsewhere.unwrap_or_default() + self.cpu.latency(&self.cpu.points[at], load)
-        };
+        let takes = |at: usize| self.elsewhere.unwrap_or_default() + self.offers[at].latency;
         let longest = takes(at) * (1.0 + WORTH);
         for (needed, with) in more {
             if least.0 == f64::INFINITY {
@@ -100,37 +162,24 @@ impl Tide {
                 break;
             }
         }
-        let point = &self.cpu.points[at];
-        let rest = self.leaves(point, users, joules);
+        let rest = self.leaves(at, users, joules);
         let is_enough = self.rest.is_none() && !self.limited && served * joules >= self.peak.watts;
-        (at, Left { room: self.room(point, joules), rest, is_enough })
+        (at, Left { room: self.offers[at].room, rest, is_enough })
     }
 
     /// Of the points that fit the one that serves most bytes a second up to `needed`, each for so
     /// many `joules`, and what it serves; of those that serve as much the one with the shortest
     /// latency, or all cores, which need no limit.
     fn best(&self, needed: f64, users: f64, joules: f64, by_clients: bool) -> Option<(usize, f64)> {
-        let (points, load) = (&self.cpu.points, self.peak.load(self.load.size));
-        let value = |point: &Point| {
-            let room = self.room(point, joules);
-            let moves = if self.binds() { room / joules } else { f64::INFINITY };
-            let moves = if by_clients { moves.min(self.asked(point)) } else { moves };
-            let served = self.cpu.serves(point, load.size).min(moves).min(needed);
-            let counts = if point.time < 1.0 { 1.0 - STOPS } else { 1.0 };
-            (room >= self.drawn(point)).then_some(served * counts)
-        };
-        let latency = |point: &Point| self.cpu.latency(point, load);
-        let leaves = |point: &Point| self.leaves(point, users, joules);
-        let is_quicker = |a: &Point, b: &Point| match (latency(a), latency(b)) {
-            (a, b) if a.min(b) < f64::INFINITY => a < b,
-            _ => self.cpu.serves(a, load.size) > self.cpu.serves(b, load.size),
-        };
-        let of = |may: &dyn Fn(&Point) -> bool| {
+        let offers = &self.offers;
+        let value = |offer: &Offer| offer.value(needed, by_clients);
+        let leaves = |at: usize| self.leaves(at, users, joules);
+        let of = |may: &dyn Fn(&Offer) -> bool| {
             let mut best: Option<(usize, f64)> = None;
-            for (at, point) in points.iter().enumerate() {
-                let Some(served) = value(point).filter(|_| may(point)) else { continue };
+            for (at, offer) in offers.iter().enumerate().filter(|(_, offer)| may(offer)) {
+                let Some(served) = value(offer) else { continue };
                 let is_better = |(best, most): (usize, f64)| {
-                    served > most || served == most && is_quicker(point, &points[best])
+                    served > most || served == most && offer.is_quicker(&offers[best])
                 };
                 if best.is_none_or(is_better) {
                     best = Some((at, served));
@@ -139,38 +188,40 @@ impl Tide {
             best
         };
         // Stops are for what is there now and meets limits, not for what may come again.
-        let runs = |point: &Point| point.time == 1.0;
         let now = self.traffic.iter().flatten().sum::<f64>() / joules;
         let is_full = |served: f64| self.limited || now > USED_UP * served;
-        let is_short = || of(&runs).is_none_or(|(_, served)| is_full(served));
-        let stops = !self.tail && load.size >= LARGE && is_short();
-        let may = |point: &Point| stops || runs(point);
-        let all = points.len() - 1;
-        let is_enough = value(&points[all]).is_some_and(|served| served >= needed);
-        let (mut at, most) = match is_enough {
-            true => (all, needed),
-            false => of(&may).or_else(|| of(&|_| true))?,
+        let runs = of(&|offer| offer.runs);
+        let stops = !self.tail
+            && self.peak.load(self.load.size).size >= LARGE
+            && runs.is_none_or(|(_, served)| is_full(served));
+        let may = |offer: &Offer| stops || offer.runs;
+        let all = offers.len() - 1;
+        let is_enough = value(&offers[all]).is_some_and(|served| served >= needed);
+        let (mut at, most) = match runs {
+            _ if is_enough => (all, needed),
+            Some(found) if !stops => found,
+            _ => of(&|_| true)?,
         };
         // Best effort may cost users a little time.
-        let longest = latency(&points[at]) + SHARED * self.mean;
+        let longest = offers[at].latency + SHARED * self.mean;
         let near = 1.0 - WORTH;
         let serves =
-            |point: &Point| value(point).filter(|_| may(point) && latency(point) <= longest);
+            |offer: &Offer| value(offer).filter(|_| may(offer) && offer.latency <= longest);
         if self.rest.is_some() {
-            let mut left = leaves(&points[at]);
-            for (other, point) in points.iter().enumerate() {
-                let own = leaves(point);
-                if own * near > left && serves(point).is_some_and(|served| served >= most) {
+            let mut left = leaves(at);
+            for (other, offer) in offers.iter().enumerate() {
+                let own = leaves(other);
+                if own * near > left && serves(offer).is_some_and(|served| served >= most) {
                     (at, left) = (other, own);
                 }
             }
         }
         // Another one must be worth the move.
-        let present = &points[self.point];
+        let present = &offers[self.point];
         let stays = match serves(present) {
             Some(served) if served < most * near => false,
-            Some(_) if leaves(present) < leaves(&points[at]) * near => false,
-            Some(_) => most < needed || latency(present) * near <= latency(&points[at]),
+            Some(_) if leaves(self.point) < leaves(at) * near => false,
+            Some(_) => most < needed || present.latency * near <= offers[at].latency,
             None => false,
         };
         Some((if stays { self.point } else { at }, most))

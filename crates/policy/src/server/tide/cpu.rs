@@ -2,7 +2,7 @@
 
 use super::LEARN;
 use crate::Signals;
-use crate::topology::{PowerModel, Topology};
+use crate::topology::{PowerModel, RequestWork, Topology};
 use crate::units::{Hertz, Nanos, Watts};
 
 /// Period of the CPU time.
@@ -15,8 +15,25 @@ const KNOWN: f64 = 1.25;
 /// How busy work that nobody waits for may make the cores; busier ones make requests wait.
 pub(super) const BUSY: f64 = 0.7;
 
-/// A setting of the cores.
+/// The cores of a group at a point, and what a request takes there.
 #[derive(Debug, Clone, Copy)]
+struct Serving {
+    group: usize,
+    cores: f64,
+    frequency: Hertz,
+    work: RequestWork,
+}
+
+impl Serving {
+    /// Seconds that a request of `size` bytes takes on one of these cores.
+    fn takes(&self, size: f64) -> f64 {
+        let cycles = self.work.cycles + self.work.per_byte * size;
+        (cycles / self.frequency.0 + self.work.contention * (self.cores - 1.0)).max(1e-12)
+    }
+}
+
+/// A setting of the cores.
+#[derive(Debug, Clone)]
 pub(super) struct Point {
     /// Share of each group's cores, as so many of the largest group's.
     cores: u16,
@@ -26,6 +43,8 @@ pub(super) struct Point {
     /// What the packages draw while all cores are busy, and one of these, by the model.
     pub(super) packages: f64,
     core: f64,
+    /// The groups that serve I/O.
+    serving: Vec<Serving>,
 }
 
 /// Requests of a kind.
@@ -101,10 +120,20 @@ impl Cpu {
     }
 
     fn add(&mut self, cores: u16, frequency: Hertz, time: f64) {
-        let mut point = Point { cores, frequency, time, packages: 0.0, core: 0.0 };
+        let core = self.core(frequency);
+        let mut point = Point { cores, frequency, time, packages: 0.0, core, serving: Vec::new() };
+        let groups = self.topology.io_groups();
+        let of = |g| self.serving(g, f64::from(self.cores(g, &point)), frequency);
+        let serving = groups.map(of).collect();
         point.packages = self.packages(&|g| (self.cores(g, &point), frequency), time);
-        point.core = self.core(frequency);
+        point.serving = serving;
         self.points.push(point);
+    }
+
+    /// So many cores of group `g`.
+    fn serving(&self, group: usize, cores: f64, frequency: Hertz) -> Serving {
+        let work = self.model.work.get(group).copied().unwrap_or_default();
+        Serving { group, cores, frequency, work }
     }
 
     /// What the packages draw by the model, where each group that serves I/O has these cores on at
@@ -147,7 +176,7 @@ impl Cpu {
         for g in self.topology.io_groups() {
             let (active, frequency) = group(g);
             let of = f64::from(active);
-            let busy = self.others[g] + load.requests * self.takes(g, of, frequency, load.size);
+            let busy = self.others[g] + load.requests * self.serving(g, of, frequency).takes(load.size);
             let known = signals.groups[g].utilisation.is_some();
             waits += if known { (of * time - busy).max(0.0) } else { 0.0 };
             highest = highest.max(frequency);
@@ -170,35 +199,21 @@ impl Cpu {
     /// and joules that a byte of requests of `size` costs these cores.
     pub(super) fn saves(&self, point: &Point, size: f64) -> (f64, f64) {
         let (mut waits, mut takes) = (0.0, 0.0);
-        for g in self.topology.io_groups() {
-            let (cores, service) = self.service(g, point, size);
-            waits += (cores * point.time - self.others[g]).max(0.0);
-            takes += service / size;
+        for of in &point.serving {
+            waits += (of.cores * point.time - self.others[of.group]).max(0.0);
+            takes += of.takes(size) / size;
         }
         let watts = (self.ratio - self.waiting) * point.core;
         (watts * waits, watts * takes)
-    }
-
-    /// Cores of group `g` at a point, and seconds that a request of `size` bytes takes on one.
-    fn service(&self, g: usize, point: &Point, size: f64) -> (f64, f64) {
-        let cores = f64::from(self.cores(g, point));
-        (cores, self.takes(g, cores, point.frequency, size))
-    }
-
-    /// Seconds that a request of `size` bytes takes on one of so many cores of group `g`.
-    fn takes(&self, g: usize, cores: f64, frequency: Hertz, size: f64) -> f64 {
-        let work = self.model.work.get(g).copied().unwrap_or_default();
-        let cycles = work.cycles + work.per_byte * size;
-        (cycles / frequency.0 + work.contention * (cores - 1.0)).max(1e-12)
     }
 
     /// Seconds that a request takes at the cores at a point, without waiting, and how busy such a
     /// load makes the busiest of the groups.
     pub(super) fn alone(&self, point: &Point, load: Load) -> (f64, f64) {
         let (mut sum, mut most) = (0.0, 0.0_f64);
-        for g in self.topology.io_groups() {
-            let (cores, service) = self.service(g, point, load.size);
-            let busy = (load.requests * service + self.others[g]) / (cores * point.time);
+        for of in &point.serving {
+            let service = of.takes(load.size);
+            let busy = (load.requests * service + self.others[of.group]) / (of.cores * point.time);
             (sum, most) = (sum + service, most.max(busy));
         }
         (sum, most)
@@ -211,7 +226,9 @@ impl Cpu {
             let group = &signals.groups[g];
             let busy = group.utilisation.zip(group.active);
             let busy = busy.map_or(0.0, |(share, active)| share * f64::from(active));
-            let own = load.requests * self.service(g, &self.points[point], load.size).1;
+            let point = &self.points[point];
+            let of = self.serving(g, f64::from(self.cores(g, point)), point.frequency);
+            let own = load.requests * of.takes(load.size);
             self.others[g] = (busy - KNOWN * own).max(0.0);
         }
     }
@@ -220,9 +237,9 @@ impl Cpu {
     /// probability to wait is about ρ^(√(2(c+1)) − 1) (Sakasegawa 1977). Infinite where more come
     /// than are served.
     pub(super) fn latency(&self, point: &Point, load: Load) -> f64 {
-        let of = |g: usize| {
-            let (cores, service) = self.service(g, point, load.size);
-            let busy = (load.requests * service + self.others[g]) / (cores * point.time);
+        let of = |of: &Serving| {
+            let (cores, service) = (of.cores, of.takes(load.size));
+            let busy = (load.requests * service + self.others[of.group]) / (cores * point.time);
             if busy >= 1.0 {
                 return f64::INFINITY;
             }
@@ -230,29 +247,26 @@ impl Cpu {
             let wait = (100.0 * waits).ln().max(0.0) * service / (cores * (1.0 - busy));
             service + wait + (1.0 - point.time) * CPU_PERIOD.seconds()
         };
-        self.topology.io_groups().map(of).sum()
+        point.serving.iter().map(of).sum()
     }
 
     /// Bytes a second of requests of `size` that the cores can serve beside `load` at a point, and
     /// still rest for a part of the time.
     pub(super) fn leaves(&self, point: &Point, load: Load, size: f64) -> f64 {
-        let of = |g: usize| {
-            let (cores, service) = self.service(g, point, load.size);
-            let free = BUSY * cores * point.time - load.requests * service - self.others[g];
-            size * free.max(0.0) / self.service(g, point, size).1
+        let of = |of: &Serving| {
+            let users = load.requests * of.takes(load.size);
+            let free = BUSY * of.cores * point.time - users - self.others[of.group];
+            size * free.max(0.0) / of.takes(size)
         };
-        self.topology.io_groups().map(of).fold(f64::INFINITY, f64::min)
+        point.serving.iter().map(of).fold(f64::INFINITY, f64::min)
     }
 
     /// Bytes a second that the cores can serve of requests of `size` at a point.
     pub(super) fn serves(&self, point: &Point, size: f64) -> f64 {
-        let of = |g: usize| {
-            let (cores, service) = self.service(g, point, size);
-            cores * point.time / service
-        };
+        let of = |of: &Serving| of.cores * point.time / of.takes(size);
         // Each stop costs a part of the run before the next one.
         let (resume, run) = (self.model.resume, point.time * CPU_PERIOD.seconds());
         let kept = if point.time < 1.0 { 1.0 - resume / (run + resume * 4.0 / 3.0) } else { 1.0 };
-        size * kept * self.topology.io_groups().map(of).fold(f64::INFINITY, f64::min)
+        size * kept * point.serving.iter().map(of).fold(f64::INFINITY, f64::min)
     }
 }

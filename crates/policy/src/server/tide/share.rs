@@ -42,7 +42,8 @@ impl Tide {
             let factor = self.need(drives, drive).min(level) / sum.max(1e-9);
             parts.map(|part| part * factor)
         };
-        let used: f64 = (0..drives.len()).flat_map(kept).sum();
+        limits.iter_mut().enumerate().for_each(|(drive, limits)| *limits = kept(drive));
+        let used: f64 = limits.iter().flatten().sum();
         let part = (most / used.max(1e-9)).min(1.0);
         // Half of what is left over is for more of the same, half for anything.
         // Best effort has a limit of its own: what it may move is no reason to hold users back.
@@ -57,7 +58,7 @@ impl Tide {
             RATE_STEP.powf(rate.max(LEAST_RATE).log(RATE_STEP).floor()).max(LEAST_RATE)
         };
         for (drive, limits) in limits.iter_mut().enumerate() {
-            let [read, written] = kept(drive);
+            let [read, written] = *limits;
             *limits = [rate(read, self.model.read), rate(written, self.model.write)];
             request.read_rate.ask(drive, limits[0], reason);
             request.write_rate.ask(drive, limits[1], reason);
@@ -83,7 +84,11 @@ impl Tide {
         for _ in 0..SEARCH {
             let kept: f64 = needs().filter(|need| *need <= level).sum();
             let others = needs().filter(|need| *need > level).count();
+            let before = level;
             level = level.max((room - kept) / others.max(1) as f64);
+            if level == before {
+                break;
+            }
         }
         level
     }
