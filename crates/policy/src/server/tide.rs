@@ -38,8 +38,8 @@ mod rest;
 mod share;
 
 use choose::{Left, Offer};
-use cpu::{BUSY, CPU_PERIOD, Cpu, Load, Point};
-use peak::Peak;
+use cpu::{BUSY, Cpu, Load, Point};
+use peak::{Peak, came};
 use rest::Rest;
 
 use super::{lift, release, sensed};
@@ -111,12 +111,6 @@ impl State {
             Self::Safe => "tide:safe",
         }
     }
-}
-
-/// The share of what was served that came in the same period: the rest had waited.
-fn came(signals: &Signals) -> f64 {
-    let of = signals.io.arrived.zip(signals.io.completed).filter(|(_, served)| *served > 0);
-    of.map_or(1.0, |(arrived, served)| (arrived as f64 / served as f64).min(1.0))
 }
 
 /// The controller.
@@ -249,12 +243,15 @@ impl Tide {
         self.exceeds = false;
         // The limits hold while the cores run.
         let (time, mut limited) = (self.cpu.points[self.point].time, false);
+        let came = came(signals);
         for (at, drive) in signals.drives.iter().enumerate() {
             for (way, bytes) in [drive.read_bytes, drive.written_bytes].into_iter().enumerate() {
                 let rate = bytes.unwrap_or_default() as f64 / span;
                 let over = rate > self.limits[at][way] * BURST;
-                limited |= rate > self.limits[at][way] * time * HELD;
-                self.held[at][way] = rate > self.limits[at][way] * time * HELD;
+                let most = self.limits[at][way] * time * HELD;
+                // What had waited is no reason to allow more.
+                limited |= came * rate > most;
+                self.held[at][way] = rate > most;
                 self.exceeds |= over;
                 self.binds &= !(std::mem::replace(&mut self.over[at][way], over) && over);
                 let watts = rate * joules[way];
@@ -292,7 +289,7 @@ impl Tide {
         let users = if is_known { users } else { (0, 0) };
         let own = (own.max(0.0), self.shared);
         let held = (self.is_waited_for(), self.most_asked());
-        self.peak.learn(users, &self.traffic, own, (came(signals), takes), held, span);
+        self.peak.learn(users, &self.traffic, own, (came, takes), held, span);
         let requests = self.load.requests + rest.requests;
         let bytes = self.load.requests * self.load.size + rest.requests * rest.size;
         let all = Load { size: bytes / requests.max(1.0), requests, ..Load::default() };
@@ -512,7 +509,8 @@ impl Tide {
             let groups = self.topology.io_groups();
             let cores: f64 = groups.map(|g| f64::from(self.cpu.cores(g, point))).sum();
             request.cpu_time.ask(0, point.time * cores, reason);
-            request.cpu_period.ask(0, CPU_PERIOD, reason);
+            let size = self.peak.load(self.load.size).size;
+            request.cpu_period.ask(0, self.cpu.period(point, size, left.bytes), reason);
         } else {
             request.cpu_time.release(0);
             request.cpu_period.release(0);

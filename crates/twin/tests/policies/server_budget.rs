@@ -60,6 +60,19 @@ fn a_server_whose_drives_rest_is_not_held_at_the_least() {
     }
 }
 
+/// Requests of which the budget serves just as many go through evenly: no setting holds them back
+/// in one turn and makes up for it in the next.
+#[test]
+fn what_just_fits_goes_through_evenly() {
+    let jobs = "[[arrivals]]\nname = 'x'\nrate = '80000 IOPS'\n\
+                access = { block = '64 KiB', read = '50%' }";
+    let seen = seen("pass-10", jobs, 265.0, 20);
+    for (requests, _, watts) in &seen[24..39] {
+        assert!((requests.abs_diff(40_000)) < 1200, "{requests} requests in a turn");
+        assert!(*watts <= 265.0, "{watts} W");
+    }
+}
+
 /// What was read from other drives minutes ago is no reason to hold back those that are written to
 /// now, beside it or after it.
 #[test]

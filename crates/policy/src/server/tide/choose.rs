@@ -1,7 +1,7 @@
 //! Which setting of the cores serves most of those that fit.
 
-use super::cpu::Point;
-use super::{ENOUGH, GROWTH, LARGE, SHARED, SPARE, STOPS, Tide, USED_UP, WORTH};
+use super::cpu::{CPU_PERIOD, Point};
+use super::{ENOUGH, GROWTH, HELD, LARGE, SHARED, SPARE, STOPS, Tide, USED_UP, WORTH};
 
 /// Bytes that drives move for each byte that is asked for, at least and at most.
 const LEAST_MOVED: f64 = 0.1;
@@ -10,8 +10,9 @@ const MOST_MOVED: f64 = 10.0;
 /// What a point leaves of what is allowed.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Left {
-    /// Watts for traffic, and bytes a second for best effort.
+    /// Watts for traffic, bytes a second that users may move of them, and those for best effort.
     pub(super) room: f64,
+    pub(super) bytes: f64,
     pub(super) rest: f64,
     /// Whether the peak of users needs no more.
     pub(super) is_enough: bool,
@@ -31,8 +32,9 @@ pub(super) struct Offer {
     rest: f64,
     /// Of users; of points that fit alone.
     latency: f64,
-    /// Whether its cores run all the time.
+    /// Whether its cores run all the time, and what a byte counts that is served otherwise.
     runs: bool,
+    counts: f64,
 }
 
 impl Offer {
@@ -44,8 +46,7 @@ impl Offer {
     fn value(&self, needed: f64, by_clients: bool) -> Option<f64> {
         let moves = if by_clients { self.moves.min(self.asked) } else { self.moves };
         let served = self.serves.min(moves).min(needed);
-        let counts = if self.runs { 1.0 } else { 1.0 - STOPS };
-        self.fits().then_some(served * counts)
+        self.fits().then_some(served * self.counts)
     }
 
     fn is_quicker(&self, other: &Self) -> bool {
@@ -98,7 +99,10 @@ impl Tide {
         let (grown, with) = of(GROWTH);
         // Best effort gives way before users are held back.
         let is_held = self.limited && rest <= SPARE * all;
-        let least = if is_held { (f64::INFINITY, f64::INFINITY) } else { of(1.0) };
+        // What uses up its limits is held back by them; clients ask for no more than they can.
+        let asked = self.offers.last().map_or(f64::INFINITY, |all| all.asked);
+        let kept = (peak / HELD).min(asked.max(peak));
+        let least = if is_held { (f64::INFINITY, f64::INFINITY) } else { (kept, users) };
         (least, [(grown.max(spare), with), (grown, with), of(ENOUGH)])
     }
 
@@ -109,6 +113,7 @@ impl Tide {
             let wanted = (GROWTH * rest.load.bytes).max(SPARE * self.allowed / joules);
             (rest.load.size, wanted.min(rest.ceiling))
         });
+        let late = self.is_late();
         offers.clear();
         offers.extend(self.cpu.points.iter().map(|point| {
             let (room, drawn) = (self.room(point, joules), drawn(point));
@@ -124,9 +129,15 @@ impl Tide {
                 rest,
                 latency: if fits { self.cpu.latency(point, load) } else { f64::INFINITY },
                 runs: point.time == 1.0,
+                counts: if point.time == 1.0 || late { 1.0 } else { 1.0 - STOPS },
             }
         }));
         offers
+    }
+
+    /// Whether requests wait for longer than any stop.
+    fn is_late(&self) -> bool {
+        self.mean > CPU_PERIOD.seconds()
     }
 
     /// Bytes a second of best effort that a point leaves room for beside `users`.
@@ -164,7 +175,8 @@ impl Tide {
         }
         let rest = self.leaves(at, users, joules);
         let is_enough = self.rest.is_none() && !self.limited && served * joules >= self.peak.watts;
-        (at, Left { room: self.offers[at].room, rest, is_enough })
+        let Offer { room, moves, .. } = self.offers[at];
+        (at, Left { room, bytes: moves.min(needed), rest, is_enough })
     }
 
     /// Of the points that fit the one that serves most bytes a second up to `needed`, each for so
@@ -189,11 +201,13 @@ impl Tide {
         };
         // Stops are for what is there now and meets limits, not for what may come again.
         let now = self.traffic.iter().flatten().sum::<f64>() / joules;
-        let is_full = |served: f64| self.limited || now > USED_UP * served;
         let runs = of(&|offer| offer.runs);
-        let stops = !self.tail
-            && self.peak.load(self.load.size).size >= LARGE
-            && runs.is_none_or(|(_, served)| is_full(served));
+        let served = runs.map_or(0.0, |(_, served)| served);
+        let is_large = self.peak.load(self.load.size).size >= LARGE;
+        let is_short = is_large && (self.limited || now > USED_UP * served);
+        // Those that wait longer than a stop anyway are served by it, and fall behind without.
+        let falls = self.is_late() || !offers[self.point].runs && now > served;
+        let stops = !self.tail && (is_short || falls);
         let may = |offer: &Offer| stops || offer.runs;
         let all = offers.len() - 1;
         let is_enough = value(&offers[all]).is_some_and(|served| served >= needed);

@@ -1,12 +1,14 @@
 //! What the cores can be set to, what that draws, and how well it serves the load.
 
-use super::LEARN;
+use super::{HELD, LEARN};
 use crate::Signals;
 use crate::topology::{PowerModel, RequestWork, Topology};
 use crate::units::{Hertz, Nanos, Watts};
 
-/// Period of the CPU time.
+/// Period of the CPU time, and shorter ones for cores that can afford more stops. The least time of
+/// a core is a millisecond of them, the least that Linux gives.
 pub(super) const CPU_PERIOD: Nanos = Nanos::from_millis(100);
+const SHORTER: [Nanos; 2] = [Nanos::from_millis(20), Nanos::from_millis(50)];
 /// Steps of the CPU time within a whole, and the most cores that it is taken from.
 const TIME_STEPS: u32 = 20;
 const TIMED_CORES: u16 = 2;
@@ -176,7 +178,8 @@ impl Cpu {
         for g in self.topology.io_groups() {
             let (active, frequency) = group(g);
             let of = f64::from(active);
-            let busy = self.others[g] + load.requests * self.serving(g, of, frequency).takes(load.size);
+            let busy =
+                self.others[g] + load.requests * self.serving(g, of, frequency).takes(load.size);
             let known = signals.groups[g].utilisation.is_some();
             waits += if known { (of * time - busy).max(0.0) } else { 0.0 };
             highest = highest.max(frequency);
@@ -264,9 +267,21 @@ impl Cpu {
     /// Bytes a second that the cores can serve of requests of `size` at a point.
     pub(super) fn serves(&self, point: &Point, size: f64) -> f64 {
         let of = |of: &Serving| of.cores * point.time / of.takes(size);
-        // Each stop costs a part of the run before the next one.
-        let (resume, run) = (self.model.resume, point.time * CPU_PERIOD.seconds());
-        let kept = if point.time < 1.0 { 1.0 - resume / (run + resume * 4.0 / 3.0) } else { 1.0 };
+        let kept = self.kept(point, CPU_PERIOD);
         size * kept * point.serving.iter().map(of).fold(f64::INFINITY, f64::min)
+    }
+
+    /// What stops leave of that: each costs a part of the run before the next one.
+    fn kept(&self, point: &Point, period: Nanos) -> f64 {
+        let (resume, run) = (self.model.resume, point.time * period.seconds());
+        if point.time < 1.0 { 1.0 - resume / (run + resume * 4.0 / 3.0) } else { 1.0 }
+    }
+
+    /// The shortest period in which the cores serve so many bytes a second, where that is known.
+    pub(super) fn period(&self, point: &Point, size: f64, bytes: f64) -> Nanos {
+        let whole = self.serves(point, size) / self.kept(point, CPU_PERIOD);
+        let serves =
+            |period: &Nanos| bytes > 0.0 && whole * self.kept(point, *period) * HELD >= bytes;
+        SHORTER.into_iter().find(serves).unwrap_or(CPU_PERIOD)
     }
 }

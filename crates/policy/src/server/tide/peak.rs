@@ -2,6 +2,7 @@
 
 use super::cpu::Load;
 use super::{GROWTH, HELD};
+use crate::Signals;
 
 /// Seconds in which what is known of a demand that does not come again halves, and in which what
 /// is kept for a drive does while another one waits for it.
@@ -9,6 +10,12 @@ const HALF: f64 = 180.0;
 const WANTED: f64 = 10.0;
 /// Turns after which a demand is known.
 const KNOWN: u32 = 20;
+
+/// What came in a period, as a share of what was served in it: the rest had waited, or waits now.
+pub(super) fn came(signals: &Signals) -> f64 {
+    let of = signals.io.arrived.zip(signals.io.completed).filter(|(_, served)| *served > 0);
+    of.map_or(1.0, |(arrived, served)| (arrived as f64 / served as f64).min(GROWTH))
+}
 
 /// Of requests that somebody waits for, and of each drive.
 #[derive(Debug, Clone)]
@@ -31,9 +38,9 @@ impl Peak {
     }
 
     /// Takes in the requests, bytes and watts of a turn of `span` seconds, in which there was
-    /// `room` for so many watts. Of these only the part `came` has come in it: the rest has waited
-    /// for it and is no demand; they took `mean` seconds. `waits` says whether any limit holds a
-    /// drive back, and `most` what as many watts as that may become without.
+    /// `room` for so many watts. Of these only the share `came` has come in it: the rest has waited
+    /// for it and is no demand, or more waits now; they took `mean` seconds. `waits` says whether
+    /// any limit holds a drive back, and `most` what as many watts as that may become without.
     pub(super) fn learn(
         &mut self,
         (requests, bytes): (u64, u64),
@@ -51,7 +58,7 @@ impl Peak {
         // Little's law.
         self.clients = (self.clients * kept_of[0]).max(requests as f64 / span * mean);
         // Nobody knows how much more it would have been.
-        let is_held = self.is_known() && watts > HELD * room;
+        let is_held = self.is_known() && came * watts > HELD * room;
         let grown = (GROWTH * watts).min(most).max(watts);
         take(&mut self.watts, if is_held { grown } else { watts });
         for (peak, now) in self.drives.iter_mut().flatten().zip(traffic.iter().flatten()) {

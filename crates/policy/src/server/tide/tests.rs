@@ -32,6 +32,8 @@ struct Fluid {
     /// Bytes a second that best effort would move, where there is any, and what of it was moved.
     rest: Option<f64>,
     rest_served: f64,
+    /// Bytes that came by the clock and wait, where requests do so.
+    waiting: Option<f64>,
     /// Cores that other work keeps busy, where that is known.
     busy: Option<f64>,
     given: InForce,
@@ -64,6 +66,7 @@ impl Fluid {
             binds: true,
             rest: None,
             rest_served: 0.0,
+            waiting: None,
             busy: None,
             given,
             watts: Vec::new(),
@@ -118,7 +121,11 @@ impl Plant for Fluid {
         let limit = |rate: Option<f64>| rate.filter(|_| self.binds).unwrap_or(1e12);
         let limits: f64 = self.given.write_rate.values().map(limit).sum();
         // What is not read and written during a stop is not made up for.
-        self.served = (time * (self.size * cores / service).min(limits)).min(self.demand);
+        let most = time * (self.size * cores / service).min(limits);
+        let waits = self.waiting.unwrap_or_default() / PERIOD.seconds();
+        self.served = most.min(self.demand + waits);
+        let left = (self.demand + waits - self.served) * PERIOD.seconds();
+        self.waiting = self.waiting.map(|_| left);
         let limit = self.given.best_effort_rate.value(0).unwrap_or(f64::INFINITY);
         self.rest_served = self.rest.unwrap_or_default().min(limit);
         let moved = self.served + self.rest_served;
@@ -142,10 +149,12 @@ impl Plant for Fluid {
         signals.best_effort = BestEffortSignals { requests, bytes: rest };
         let users = (self.served * PERIOD.seconds() / self.size) as u64;
         signals.io.completed = Some(users + requests.unwrap_or_default());
-        signals.io.arrived = signals.io.completed;
+        let by_the_clock = (self.demand * PERIOD.seconds() / self.size) as u64;
+        signals.io.arrived = self.waiting.map(|_| by_the_clock).or(signals.io.completed);
         signals.groups[0].active = Some(setting.active);
         signals.groups[0].utilisation = self.busy.map(|busy| (busy / cores).min(1.0));
-        signals.io.mean_latency = Some(Nanos::from_micros(100));
+        let waits = (self.waiting.unwrap_or_default() / self.served.max(1.0) * 1e6) as u64;
+        signals.io.mean_latency = Some(Nanos::from_micros(100 + waits));
     }
 
     fn apply(&mut self, given: &InForce, _: &mut Applied) {

@@ -49,3 +49,30 @@ fn a_burst_that_is_known_and_fits_meets_no_limits() {
         }
     }
 }
+
+/// Small requests by the clock that no running core within the budget serves would wait longer and
+/// longer: stops serve them.
+#[test]
+fn requests_that_fall_behind_are_served_between_stops() {
+    for lag in LAGS {
+        let mut plant = Fluid::new(Nanos::from_millis(lag), 1.0, 4096.0);
+        (plant.demand, plant.waiting) = (1.5e9, Some(0.0));
+        let mut cycle = plant.guarded(260.0, false, false);
+        let watts = run(&mut cycle, &mut plant, 90);
+        let waiting = plant.waiting.unwrap();
+        assert!(waiting < 0.1 * plant.demand, "lag {lag} ms: {waiting} B wait");
+        assert!(watts[60..].iter().all(|watts| *watts <= 1.02 * 260.0), "{watts:?}");
+    }
+}
+
+/// Stops are as short as the cores can afford.
+#[test]
+fn stops_are_short_where_they_cost_nothing() {
+    let mut topology = server(DRIVES);
+    topology.power.as_mut().unwrap().resume = 5.5e-3;
+    let cpu = Cpu::new(&topology, topology.power.as_ref().unwrap());
+    let point = cpu.points.iter().find(|point| point.time == 0.5).unwrap();
+    let most = cpu.serves(point, 131_072.0);
+    let of = |share: f64| cpu.period(point, 131_072.0, share * most).0 / 1_000_000;
+    assert_eq!([0.0, 0.5, 0.8, 1.0, f64::INFINITY].map(of), [100, 20, 50, 100, 100]);
+}
