@@ -10,6 +10,7 @@ mod metrics;
 mod modelled;
 mod options;
 mod resources;
+mod shown;
 mod status;
 pub mod status_text;
 mod watch;

@@ -51,8 +51,8 @@ pub struct Machine {
     /// Feeds of the server's supplies; it is kept to what those with input allow.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub feeds: Vec<Feed>,
-    /// The fans that Ebb may steer, as `ebb probe --fans` proposes them; without them those that are
-    /// safe to take.
+    /// The fans that Ebb may steer, as `ebb probe --fans` proposes them; without them those that
+    /// are safe to take.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub fans: Vec<Fan>,
 }
