@@ -89,7 +89,7 @@ fn every_command_has_its_table_of_options_in_one_page() {
     let mut placed = Vec::new();
     for entry in std::fs::read_dir(root().join("docs")).unwrap() {
         let file = entry.unwrap().path();
-        if !file.extension().is_some_and(|ending| ending == "md") {
+        if file.extension().is_none_or(|ending| ending != "md") {
             continue;
         }
         placed.extend(fill(&file, &all));
