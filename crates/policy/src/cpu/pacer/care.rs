@@ -156,9 +156,9 @@ impl Care {
         !self.is_light && load.below(&self.of, LIGHTER)
     }
 
-    /// What one window of such a load took with everything on, which may be too brief to be learned.
-    /// What is `known` it can only raise, for it may hold the end of a heavier one. Whether it
-    /// counts.
+    /// What one window of such a load took with everything on, which may be too brief to be
+    /// learned. What is `known` it can only raise, for it may hold the end of a heavier one.
+    /// Whether it counts.
     pub fn hear(&mut self, l: f64, l_baseline: f64, ops: &Ops, known: bool) -> bool {
         let by = l / self.mixed(l_baseline, ops);
         let tells = !known || by >= self.light;
