@@ -333,7 +333,10 @@ fn users_io_is_what_ebb_serve_counts() {
     kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
     let (code, told) = ends(child);
     assert_eq!(code, Some(0), "{told}");
-    assert!(told.contains("users' I/O is not known: no status from 127.0.0.1:"), "{told}");
+    // On a machine that stalls it may have been silent before it was gone, which is said once.
+    let gone = ["no status from", "ebb serve at"]
+        .map(|why| format!("users' I/O is not known: {why} 127.0.0.1:"));
+    assert!(gone.iter().any(|line| told.contains(line)), "{told}");
     // It runs on a core that the policy has as well.
     assert!(told.contains("which the policy steers too: give it its cores, machine.reactors"));
 }

@@ -230,7 +230,7 @@ pub struct RunSummary {
     /// Changes of controls.
     pub decisions: u64,
     /// Heat and fans, from true temperatures, not readings. Absent where the profile has no
-    /// [thermal] section.
+    /// `[thermal]` section.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub thermal: Option<ThermalSummary>,
     /// Injected faults in the order in which they began; absent without `--faults`.
