@@ -510,7 +510,9 @@ impl Tide {
             let cores: f64 = groups.map(|g| f64::from(self.cpu.cores(g, point))).sum();
             request.cpu_time.ask(0, point.time * cores, reason);
             let size = self.peak.load(self.load.size).size;
-            request.cpu_period.ask(0, self.cpu.period(point, size, left.bytes), reason);
+            // Beside best effort nobody knows what users would ask of cores that have more time.
+            let bytes = if self.rest.is_some() { f64::INFINITY } else { left.bytes };
+            request.cpu_period.ask(0, self.cpu.period(point, size, bytes), reason);
         } else {
             request.cpu_time.release(0);
             request.cpu_period.release(0);
