@@ -20,9 +20,12 @@ const CONVECTION: f64 = 0.7;
 const CAPACITY: f64 = 270.0;
 /// The model follows the readings within 20 s, twice their lag, per second.
 const FOLLOW: f64 = 0.05;
-/// What a socket at full load is taken to be above the air at half speed before anything is known,
-/// in kelvin: a poor heat sink. Fans too early cost little, too late they let hardware throttle.
+/// What a socket at full load is at most above the air at half speed before more is known, in
+/// kelvin: a poor heat sink.
 const GUESS: f64 = 90.0;
+/// How long it is read until `R` is told from how hot it is and how fast it warms up, in seconds:
+/// two lags.
+const FIRST: f64 = 20.0;
 /// Bounds of `R`, K/W: no heat sink is outside of them.
 const LEAST: f64 = 0.01;
 const MOST: f64 = 20.0;
@@ -34,6 +37,15 @@ pub struct Observer {
     state: Option<(f64, f64)>,
     /// `R`.
     resistance: f64,
+    first: First,
+}
+
+/// The first readings: since when, of what, and joules in all.
+#[derive(Debug, Clone, Copy, Default)]
+struct First {
+    seconds: f64,
+    read: f64,
+    joules: f64,
 }
 
 /// `v` at `duty`.
@@ -44,12 +56,37 @@ fn convection(duty: f64) -> f64 {
 impl Observer {
     /// Of a socket that is taken to draw `full` watts at full load.
     pub fn new(full: f64) -> Self {
-        Self { state: None, resistance: GUESS / full.max(1.0) }
+        Self { state: None, resistance: GUESS / full.max(1.0), first: First::default() }
+    }
+
+    /// Whether `R` is no guess.
+    pub fn is_known(&self) -> bool {
+        self.first.seconds >= FIRST
+    }
+
+    /// Takes a first reading; the last one tells `R`: what does not warm the sink is blown away.
+    fn begin(&mut self, read: f64, power: f64, (inlet, v): (f64, f64), dt: f64) {
+        let first = &mut self.first;
+        if first.seconds == 0.0 {
+            first.read = read;
+        }
+        first.seconds += dt;
+        first.joules += power * dt;
+        let (rise, warmed) = ((first.read + read) / 2.0 - inlet, read - first.read);
+        let watts = (first.joules - CAPACITY * warmed) / first.seconds * (1.0 - CONVECTION + v);
+        let told = rise / watts;
+        if self.is_known() && watts > 0.0 && told < self.resistance {
+            self.resistance = told.max(LEAST);
+        }
     }
 
     /// Takes `dt` seconds at this `power` and `air`, at whose end the sensor reads `read`.
     pub fn update(&mut self, read: f64, power: f64, (inlet, air): (f64, f64), dt: f64) {
-        let (r, v) = (self.resistance, convection(air));
+        let v = convection(air);
+        if !self.is_known() {
+            self.begin(read, power, (inlet, v), dt);
+        }
+        let r = self.resistance;
         let at_rest = inlet + (read - inlet) * v / (1.0 - CONVECTION + v);
         let (sink, model) = self.state.unwrap_or((at_rest, read));
         let tau = (CAPACITY * r * v).max(dt);
@@ -118,9 +155,27 @@ mod tests {
         for (capacity, conduction) in [(200.0, 0.15), (270.0, 0.22), (350.0, 0.3)] {
             observed(capacity, conduction, 0.75, |second, off, _| {
                 let what = format!("{capacity} J/K, {conduction} K/W: {off} after {second} s");
-                assert!(off.abs() < if second < 300 { 16.0 } else { 4.0 }, "{what}");
+                let most = match second {
+                    0..20 => f64::INFINITY,
+                    20..300 => 16.0,
+                    _ => 4.0,
+                };
+                assert!(off.abs() < most, "{what}");
             });
         }
+    }
+
+    /// With a sink that is a tenth of what was guessed.
+    #[test]
+    fn what_stands_still_is_known_from_its_first_readings() {
+        let mut observer = Observer::new(50.0);
+        for _ in 0..20 {
+            assert!(!observer.is_known());
+            observer.update(45.0, 100.0, (25.0, 0.4), 1.0);
+        }
+        assert!(observer.is_known());
+        let end = observer.end(100.0, 25.0, 0.4);
+        assert!((end - 45.0).abs() < 2.0, "{end}");
     }
 
     #[test]

@@ -484,6 +484,11 @@ impl Policy for EadcPlus {
         self.look(signals, dt);
         let drawn = self.drawn(signals);
         self.look_at_jobs(signals, drawn.total, dt);
+        // Until the heat sinks are known the fans stay as they were found.
+        let is_known = |(socket, observer): (&Socket, &Observer)| !socket.read || observer.is_known();
+        if !self.sockets.iter().zip(&self.observers).all(is_known) {
+            return;
+        }
         self.setting = self.choose(drawn);
         self.ask((now, dt), request);
         let seen = (signals, &self.heat, dt);
