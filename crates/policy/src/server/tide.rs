@@ -137,6 +137,8 @@ pub struct Tide {
     /// Watts at the wall by the meter beyond the model's, and the usual size of what it missed.
     bias: f64,
     spread: f64,
+    /// Whether the last of that was drawn less than was thought.
+    less: bool,
     /// Requests that somebody waits for.
     load: Load,
     peak: Peak,
@@ -209,6 +211,7 @@ impl Tide {
             allowed: 0.0,
             bias: 0.0,
             spread: 0.0,
+            less: false,
             load: Load { size: 4096.0, ..Load::default() },
             peak: Peak::new(topology.drives.len()),
             rest: None,
@@ -366,7 +369,11 @@ impl Tide {
             self.lies = if plausible { 0 } else { self.lies + 1 };
             if plausible {
                 self.bias += LEARN * missed;
-                self.spread += 0.1 * (missed.abs() - self.spread);
+                // What goes on to be less than was thought is the bias's, and needs no margin.
+                let is_less = missed < 0.0;
+                let goes_on = std::mem::replace(&mut self.less, is_less) && is_less;
+                let off = if goes_on { 0.0 } else { missed.abs() };
+                self.spread += 0.1 * (off - self.spread);
             }
         }
         plausible
@@ -520,12 +527,17 @@ impl Tide {
         if !self.topology.limitable.rates {
             return;
         }
-        let understood = matches!(self.state, State::Tracking | State::Shedding);
-        if left.is_enough && understood && self.peak.is_known() {
+        if left.is_enough {
             self.unlimit();
             return lift(request);
         }
         self.share(left, request, reason);
+    }
+
+    /// Whether drives need no limits where the peak fits.
+    fn may_lift(&self) -> bool {
+        let understood = matches!(self.state, State::Tracking | State::Shedding);
+        understood && self.peak.is_known() && self.rest.is_none() && !self.limited
     }
 
     /// No drive has a limit.

@@ -173,7 +173,7 @@ impl Tide {
             }
         }
         let rest = self.leaves(at, users, joules);
-        let is_enough = self.rest.is_none() && !self.limited && served * joules >= self.peak.watts;
+        let is_enough = self.may_lift() && served >= least.0;
         let Offer { room, moves, .. } = self.offers[at];
         (at, Left { room, bytes: moves.min(needed), rest, is_enough })
     }

@@ -50,6 +50,28 @@ fn a_burst_that_is_known_and_fits_meets_no_limits() {
     }
 }
 
+/// Limits that come back for a turn make requests wait, though nothing has changed.
+#[test]
+fn a_steady_load_that_fits_stays_without_limits() {
+    let mut fitting = 0;
+    for step in 0..40 {
+        let mut plant = Fluid::new(Nanos::from_millis(500), 1.0, 65_536.0);
+        (plant.demand, plant.waiting) = (5e9 + 0.2e9 * f64::from(step), Some(0.0));
+        let mut cycle = plant.guarded(300.0, false, false);
+        run(&mut cycle, &mut plant, 20);
+        let is_free = |plant: &Fluid| plant.given.write_rate.values().all(|rate| rate.is_none());
+        if !is_free(&plant) {
+            continue;
+        }
+        fitting += 1;
+        for turn in 0..120 {
+            cycle.step(&mut plant);
+            assert!(is_free(&plant), "{} B/s, turn {turn}", plant.demand);
+        }
+    }
+    assert!(fitting >= 10);
+}
+
 /// Small requests by the clock that no running core within the budget serves would wait longer and
 /// longer: stops serve them.
 #[test]

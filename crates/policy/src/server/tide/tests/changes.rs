@@ -21,6 +21,23 @@ fn what_rested_is_not_spent_when_it_works() {
     }
 }
 
+/// Traffic that costs less than the model says needs no margin for minutes, however late the meter.
+#[test]
+fn what_draws_less_than_it_should_gets_its_watts_soon() {
+    for (lag, share) in LAGS.iter().flat_map(|lag| [0.7, 0.8, 0.9].map(|share| (*lag, share))) {
+        let mut plant = Fluid::new(Nanos::from_millis(lag), 1.0, 131_072.0);
+        plant.truth.write *= share;
+        plant.demand = 1e8;
+        let mut cycle = plant.guarded(330.0, true, false);
+        run(&mut cycle, &mut plant, 20);
+        plant.demand = f64::INFINITY;
+        let watts = run(&mut cycle, &mut plant, 60);
+        assert!(longest_over(&watts, 330.0) <= PERIOD.seconds(), "lag {lag} ms: {watts:?}");
+        let (soon, settled) = (mean(&watts[40..60]), mean(&watts[100..]));
+        assert!(soon > 0.99 * settled, "{share}, lag {lag} ms: {soon} W, then {settled} W");
+    }
+}
+
 /// Meter, model and load are known when a budget comes: nobody waits for them again.
 #[test]
 fn a_budget_that_comes_later_stops_nobody() {
