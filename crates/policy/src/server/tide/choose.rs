@@ -232,6 +232,7 @@ impl Tide {
         // Another one must be worth the move.
         let present = &offers[self.point];
         let stays = match serves(present) {
+            Some(_) if is_enough && at == all => false,
             Some(served) if served < most * near => false,
             Some(_) if leaves(self.point) < leaves(at) * near => false,
             Some(_) => most < needed || present.latency * near <= offers[at].latency,

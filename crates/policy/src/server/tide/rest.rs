@@ -37,9 +37,11 @@ impl Rest {
             (self.peak, self.ceiling) = (0.0, f64::INFINITY);
         }
         // Twice in a row as much as ever, and less than it may: something else than its limit is
-        // full, such as the network or a drive, and users wait for that.
+        // full, such as the network or a drive, and users wait for that. What has not begun fills
+        // nothing.
         let moved = self.load.bytes;
-        let is_most = (USED_UP * self.peak..=self.peak / USED_UP).contains(&moved);
+        let most = USED_UP * self.peak..=self.peak / USED_UP;
+        let is_most = moved > 0.0 && most.contains(&moved);
         let fills = is_most && lent.is_some_and(|lent| moved < (1.0 - WORTH) * lent);
         if std::mem::replace(&mut self.fills, fills) && fills {
             (self.ceiling, self.until) = (USED_UP * moved, now + FULL);
@@ -61,6 +63,7 @@ mod tests {
             rest.ceiling
         };
         let none = f64::INFINITY;
+        assert_eq!([0; 4].map(|_| turn(1e9, 0.0)), [none; 4], "it has not begun");
         // It grows as its limit does, once less than that: nothing is full.
         for (lent, moved) in [(0.0, 1e8), (3e9, 1e9), (2e9, 2e9), (4e9, 4e9), (8e9, 8e9)] {
             assert_eq!(turn(lent, moved), none);

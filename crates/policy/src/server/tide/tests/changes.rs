@@ -38,6 +38,20 @@ fn what_draws_less_than_it_should_gets_its_watts_soon() {
     }
 }
 
+/// Where all cores at full speed fit, nothing is limited, though others might be quicker.
+#[test]
+fn a_budget_within_which_all_cores_fit_limits_none_of_them() {
+    let mut plant = Fluid::new(Nanos::from_millis(500), 1.0, 4096.0);
+    plant.demand = 1e9;
+    let mut cycle = plant.guarded(300.0, false, false);
+    run(&mut cycle, &mut plant, 30);
+    assert!(plant.given.group(0).active < 8, "nothing is limited");
+    cycle.set_server_budget(Some(Watts(480.0)));
+    run(&mut cycle, &mut plant, 30);
+    let group = plant.given.group(0);
+    assert_eq!((group.active, group.frequency), (8, plant.topology.max_frequency()));
+}
+
 /// Meter, model and load are known when a budget comes: nobody waits for them again.
 #[test]
 fn a_budget_that_comes_later_stops_nobody() {
