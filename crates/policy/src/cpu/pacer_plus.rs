@@ -73,6 +73,9 @@ const WINDOWS: usize = 3;
 /// Age at which a baseline is learned again. It takes half of PACER's time, and so costs as much.
 const AGE: Nanos = Nanos::from_secs(60);
 
+/// Latencies are not looked at more closely than this.
+const FINEST: f64 = 0.02;
+
 /// The drives' share of `plf`. Shallow states wake within microseconds and save most of what drives
 /// can save; deep ones take as long as a request does.
 pub const DRIVES: f64 = 0.1;
@@ -90,6 +93,8 @@ pub struct PacerPlus {
     pacer: Pacer,
     apst: Apst,
     topology: Topology,
+    /// What is tolerated, and what of it is left where savings start (`pacer/base.rs`).
+    whole: f64,
     plf: f64,
     /// `E` in ns, summed over requests.
     account: f64,
@@ -123,6 +128,7 @@ impl PacerPlus {
             pacer: Pacer::new(topology, params)?.careful(),
             apst: Apst::new(topology, drives),
             topology: topology.clone(),
+            whole,
             plf: whole,
             account: 0.0,
             bunch: 0.0,
@@ -137,9 +143,14 @@ impl PacerPlus {
         })
     }
 
-    /// Its own pace.
+    /// Its own pace. What is not known better than half of `plf` cannot be steered within it: where
+    /// that is less than PACER's thresholds are made for, windows have as many more requests.
     fn own(params: PacerParams) -> PacerParams {
-        PacerParams { window: PERIOD, windows: WINDOWS, baseline_age: AGE, ..params }
+        let stable_thresh = params.stable_thresh.min(params.plf / 2.0);
+        let more = (params.stable_thresh / stable_thresh.max(FINEST)).powi(2);
+        let window_requests = (params.window_requests as f64 * more) as u64;
+        let own = PacerParams { window: PERIOD, windows: WINDOWS, baseline_age: AGE, ..params };
+        PacerParams { stable_thresh, window_requests, ..own }
     }
 
     /// When a steady load of `iops` finds it settled. How deep the account lets it go shows when it
@@ -261,6 +272,7 @@ impl Policy for PacerPlus {
     }
 
     fn step(&mut self, signals: &Signals, request: &mut Request) {
+        self.plf = (1.0 + self.whole) / self.pacer.based() - 1.0;
         self.book(signals);
         self.silent = signals.io.arrived == Some(0);
         let held = if self.recalled(signals) {

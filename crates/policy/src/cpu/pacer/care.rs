@@ -16,6 +16,7 @@
 //! * **A reserve**, the share of the capacity that stays, told anew in every period.
 
 use crate::cpu::pacer::kinds::Kinds;
+use crate::cpu::pacer::loss::loss_cur;
 use crate::cpu::pacer::window::{Load, Ops};
 use crate::units::Nanos;
 
@@ -33,6 +34,12 @@ const DOUBLINGS: u32 = 2;
 /// Share of requests and bytes by which a load is far below another.
 const LIGHTER: f64 = 0.25;
 
+/// What a window and the one before differ by counts up to here, over so many of them; and so much
+/// of it is what three of them differ from their mean.
+const DIFFER: f64 = 0.25;
+const OVER: f64 = 20.0;
+const OF_THREE: f64 = 0.58;
+
 /// The state of it.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Care {
@@ -40,6 +47,10 @@ pub(super) struct Care {
     pub reserve: f64,
     /// `l_div` when the baseline was learned.
     noise: f64,
+    /// What `l_div` usually is: that of few windows may be small by chance.
+    pub usual: f64,
+    before: f64,
+    varied: f64,
     /// Windows that the baseline is of.
     windows: f64,
     /// How often it was found unchanged at the end of its life.
@@ -174,9 +185,25 @@ impl Care {
         Self { load, of: load, is_light: true, fallen: 1.0, scale, ..self }
     }
 
+    /// A window took so many times what is expected, under the setting of the one before or not.
+    pub fn vary(&mut self, times: f64, same: bool) {
+        let before = std::mem::replace(&mut self.before, times);
+        if same && before > 0.0 {
+            let differ = (times / before - 1.0).abs().min(DIFFER);
+            self.varied = (self.varied + 1.0).min(OVER);
+            self.usual += (OF_THREE * differ - self.usual) / self.varied;
+        }
+    }
+
     /// The highest that the current latency may well be, of so many windows.
     pub fn high(&self, l_avg: f64, l_div: f64, windows: usize) -> f64 {
         l_avg * (1.0 + self.noise.max(l_div) / (windows.max(1) as f64).sqrt())
+    }
+
+    /// The loss that there may well be.
+    pub fn at_worst(&self, high: f64, l_baseline: f64) -> f64 {
+        let noise = Self { noise: self.noise.max(self.usual), ..*self };
+        loss_cur(high, noise.low(l_baseline))
     }
 
     /// The lowest that the baseline may well be.

@@ -83,6 +83,11 @@ impl CoreAdaptor {
         self.u_desired = self.bounded(old + self.beta * loss_distance);
     }
 
+    /// The same with the highest utilisation that may be desired.
+    pub fn at_most(self) -> Self {
+        Self { u_desired: self.u_max, ..self }
+    }
+
     /// Cores for a group when there is slack: never more than now.
     pub fn fewer(&self, group: Sizing) -> u16 {
         let Some(work) = group.work else { return group.active };

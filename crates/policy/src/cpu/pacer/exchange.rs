@@ -17,24 +17,15 @@ use super::loss;
 const GAIN: f64 = 0.01;
 /// A frequency that is worth twice the cores is this share of the one before at most.
 const LOWER: f64 = 0.75;
-/// Share by which the load may differ between the two settings that are compared.
-const SAME_LOAD: f64 = 0.1;
 /// Time until the next try after one that failed, at first; it doubles up to 64 times.
-pub(super) const PAUSE: Nanos = Nanos::from_secs(60);
+const PAUSE: Nanos = Nanos::from_secs(60);
 pub(super) const MOST_FAILURES: u32 = 6;
 
 /// What was drawn and served before.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Trial {
-    pub watts: f64,
-    pub rate: f64,
-}
-
-impl Trial {
-    /// Whether so many requests are the same load.
-    pub fn is_like(&self, rate: f64) -> bool {
-        (rate / self.rate - 1.0).abs() < SAME_LOAD
-    }
+struct Trial {
+    watts: f64,
+    rate: f64,
 }
 
 /// The exchange that is tried, and how the last ones ended.
@@ -95,8 +86,7 @@ impl Pacer {
             let work = self.windows.work(g).unwrap_or(f64::INFINITY);
             let share = cores / f64::from(self.topology.groups[g].cores.max(1));
             let reserve = self.care.map_or(0.0, |care| care.reserve);
-            (f_cur * (work / (limit * cores)))
-                .max(self.topology.max_frequency() * (reserve / share))
+            (f_cur * (work / (limit * cores))).max(self.highest() * (reserve / share))
         };
         let least = self.topology.io_groups().map(need).fold(Hertz(0.0), Hertz::max);
         least.max(self.memory.frequency_floor()).max(f_cur * 0.5)
@@ -129,9 +119,9 @@ impl Pacer {
             self.exchange.trial = Some(trial);
             return true;
         }
-        let same = trial.is_like(self.windows.load().requests());
-        let less = self.windows.watts().is_some_and(|watts| watts < trial.watts * (1.0 - GAIN));
-        if keeps && same && less {
+        let rate = self.windows.load().requests();
+        let known = self.windows.watts().zip(self.gain.at(trial.watts, trial.rate, rate));
+        if keeps && known.is_some_and(|(watts, before)| watts < before * (1.0 - GAIN)) {
             (self.exchange.pays, self.exchange.failures) = (true, 0);
             return false;
         }

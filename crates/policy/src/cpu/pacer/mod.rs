@@ -20,6 +20,7 @@
 //! | `freq_adaptor.rs` | Freq Adaptor: `f_desired`, `γ` |
 //! | `ceiling.rs` | ours: the ceilings of who keeps the heat |
 //! | `exchange.rs` | ours: cores for frequency, in `pacer-plus` alone |
+//! | `base.rs` | ours: a frequency that costs next to nothing, in `pacer-plus` alone |
 //! | `gain.rs` | ours: whether a saving saves, in `pacer-plus` alone |
 //! | `kinds.rs` | ours: reads and writes, large and small apart, in `pacer-plus` alone |
 //! | `idle.rs` | Background Task Scheduler, §IV-D |
@@ -31,6 +32,7 @@
 //! needed. Leaving Stable is printed with `l_div < l_unstable_thresh`, which contradicts the
 //! prose ("exceeds") and the hysteresis; it is `>` here.
 
+mod base;
 mod care;
 mod ceiling;
 mod checks;
@@ -51,6 +53,7 @@ use crate::topology::Topology;
 use crate::units::{Hertz, Nanos};
 use crate::{BackgroundMode, GroupSetting, InForce, IoSignals, Policy, Request, Signals};
 
+use base::Base;
 use care::Care;
 pub(in crate::cpu) use care::{LEARNING_SHARE, RECALLED};
 use ceiling::Ceilings;
@@ -91,8 +94,11 @@ pub(in crate::cpu) struct Reserve {
 pub struct Pacer {
     params: PacerParams,
     topology: Topology,
-    /// Everything on, as `Unstable` wants it.
+    /// Everything on, as `Unstable` wants it; with care, at the frequency of `base.rs`.
     native: Vec<GroupSetting>,
+    /// What is tolerated over everything on at the highest frequency.
+    whole: f64,
+    base: Base,
     state: State,
     windows: Windows,
     burst: BurstCheck,
@@ -150,6 +156,8 @@ impl Pacer {
         let groups = native.len();
         Ok(Self {
             topology: topology.clone(),
+            whole: params.plf,
+            base: Base::default(),
             state: State::Unstable,
             windows: Windows::new(&params, groups),
             burst: BurstCheck::new(&params),
@@ -219,10 +227,10 @@ impl Pacer {
 
     /// Capacity of a setting as a share of all: that of the group with the least.
     pub(in crate::cpu) fn capacity(&self, of: impl Fn(usize) -> GroupSetting) -> f64 {
-        let highest = self.topology.max_frequency();
+        let highest = self.highest();
         let share = |g: usize| {
             let (group, all) = (of(g), self.topology.groups[g].cores.max(1));
-            f64::from(group.active) / f64::from(all) * (group.frequency / highest)
+            f64::from(group.active) / f64::from(all) * (group.frequency / highest).min(1.0)
         };
         self.topology.io_groups().map(share).fold(1.0, f64::min)
     }
@@ -238,7 +246,14 @@ impl Pacer {
         if let Some(care) = &mut self.care {
             care.reserve = reserve.awake;
         }
+        if self.care.is_some() {
+            let same = self.in_force.iter().copied().eq(signals.in_force.groups());
+            let left = self.capacity(|g| signals.in_force.group(g));
+            self.gain.see(signals, same, left);
+            self.see_work(signals);
+        }
         self.adopt(&signals.in_force, request);
+        let moved = self.care.is_some() && self.rebase(self.state == State::Unstable);
         self.ceilings.update(&self.topology, signals);
         let load = Load::of(&signals.io).per(signals.period);
         let natively = self.care.map_or(1.0, |care| care.natively(&load).max(1.0));
@@ -246,6 +261,7 @@ impl Pacer {
         let expected = l_baseline * (1.0 + self.params.plf);
         let burst = self.burst.check(signals, &self.topology, expected);
         let idle = self.idle.check(&signals.io, signals.period);
+        let count = self.windows.count();
         match self.state {
             State::Idle => self.idle(signals, (idle, held.is_some()), request),
             _ if self.care.is_some() && self.idle.silent(SILENCE) => {
@@ -257,8 +273,17 @@ impl Pacer {
                 self.enter_idle();
                 self.race(request);
             }
-            State::Unstable => self.unstable(signals, held.is_some(), request),
+            State::Stable if moved => self.learn_again(request, "pacer-plus:base"),
+            State::Unstable => {
+                if moved {
+                    self.windows.clear();
+                }
+                self.unstable(signals, held.is_some(), request);
+            }
             State::Stable => self.stable(signals, held.or(burst), request),
+        }
+        if self.windows.count() > count {
+            self.see_variation();
         }
         if let Some(care) = &mut self.care
             && self.state == State::Idle
@@ -281,6 +306,18 @@ impl Pacer {
     /// `l_baseline`, were reads and writes those of `ops`.
     fn mixed(&self, ops: &Ops) -> f64 {
         self.care.map_or(self.l_baseline, |care| care.mixed(self.l_baseline, ops))
+    }
+
+    /// Hears of the window that was closed last.
+    fn see_variation(&mut self) {
+        let (l, load, ops) = self.windows.last();
+        let same = self.windows.since_change() > 1;
+        let known = self.l_baseline > 0.0;
+        let expected = if known { self.mixed(&ops) } else { 1.0 };
+        if let Some(care) = &mut self.care {
+            let natively = if known { care.natively(&load) } else { 1.0 };
+            care.vary(l / (natively * expected), same);
+        }
     }
 
     /// `l_div`. Where the mix alone makes latencies differ the load is none the less stable.
@@ -347,7 +384,7 @@ impl Pacer {
     /// Raises what is asked for to the reserve: cores of each group, and the one frequency of all.
     fn keep_reserve(&mut self, request: &mut Request) {
         let Some(care) = self.care.filter(|care| care.reserve > 0.0) else { return };
-        let highest = self.topology.max_frequency();
+        let highest = self.highest();
         let mut least = Hertz(0.0);
         self.each_io_group(|pacer, g| {
             let cores = pacer.topology.groups[g].cores;
@@ -440,6 +477,7 @@ impl Pacer {
     /// What other work takes, of users' requests there being none; the reserve comes on top.
     fn rest(&mut self, signals: &Signals, request: &mut Request) {
         let (u_max, highest) = (self.params.max_utilisation, self.topology.max_frequency());
+        let most = self.highest();
         self.each_io_group(|pacer, g| {
             let sensed = signals.groups.get(g);
             let work =
@@ -451,7 +489,7 @@ impl Pacer {
             let share = work.map_or(1.0, |work| work / (u_max * f64::from(active)));
             let f = pacer.topology.frequency_at_least(highest * share.min(1.0));
             pacer.ask_active(g, active, request, "pacer-plus:silence");
-            pacer.ask_frequency(g, f.min(highest), request, "pacer-plus:silence");
+            pacer.ask_frequency(g, f.min(most), request, "pacer-plus:silence");
         });
     }
 
@@ -479,7 +517,7 @@ impl Pacer {
                     self.windows.keep_last();
                 }
             } else {
-                self.tune(signals.now, request);
+                self.tune((signals.now, signals.period), request);
             }
         }
     }

@@ -23,8 +23,7 @@
 //! Between the two divergence thresholds nothing more is saved, but what is owed is given back.
 
 use crate::cpu::closest;
-use crate::cpu::pacer::core_adaptor::{self, Sizing};
-use crate::cpu::pacer::exchange::Trial;
+use crate::cpu::pacer::core_adaptor::{self, CoreAdaptor, Sizing};
 use crate::cpu::pacer::memory::Saving;
 use crate::cpu::pacer::params::LEARNING_SHARE;
 use crate::cpu::pacer::{Adaptors, Pacer, State, freq_adaptor, loss};
@@ -38,6 +37,9 @@ pub(super) const RESUME: Nanos = Nanos::from_secs(2);
 /// Loss distance below which steps are too slow: the loss is twice the tolerated one. Ours: what
 /// last kept `plf` comes back at once.
 const SEVERE: f64 = -1.0;
+
+/// What half of the capacity is taken to cost before any of it has gone. Ours, with care.
+const UNKNOWN: f64 = 0.2;
 
 impl Pacer {
     pub(super) fn enter_stable(&mut self, (now, period): (Nanos, Nanos), request: &mut Request) {
@@ -53,7 +55,7 @@ impl Pacer {
             let groups = self.topology.io_groups().map(|g| self.sizing(g));
             let overall = core_adaptor::overall(groups);
             self.cores.start(overall);
-            self.tune(now, request);
+            self.tune((now, period), request);
         }
     }
 
@@ -84,7 +86,7 @@ impl Pacer {
     }
 
     /// Parameter Update, then the adaptors.
-    pub(super) fn tune(&mut self, now: Nanos, request: &mut Request) {
+    pub(super) fn tune(&mut self, (now, period): (Nanos, Nanos), request: &mut Request) {
         let l_cur = self.windows.l_avg();
         let calm = self.l_div() < self.params.stable_thresh;
         let still = self.ceilings.still();
@@ -110,11 +112,11 @@ impl Pacer {
             return;
         }
         self.keep();
-        let may_save = calm && still && sure > self.params.deadband && self.gain.may_be(now);
-        if self.relieve(request) || may_save && self.save(sure, request) {
+        if self.relieve(request) || self.saves_nothing((now, period), request) {
             return;
         }
-        if !self.saves_nothing(now, request) && may_save {
+        let may_save = calm && still && sure > self.params.deadband && self.gain.may_be(now);
+        if may_save && !self.save(sure, request) {
             self.exchange(now, request);
         }
     }
@@ -189,12 +191,13 @@ impl Pacer {
             let loss = loss::loss_cur(l_cur, self.l_baseline).max(tail);
             return (loss, loss);
         };
-        let high = care.high(l_cur, l_div, self.windows.since_change());
+        let windows = self.windows.since_change();
+        let high = care.high(l_cur, l_div, windows);
         let ops = self.windows.ops();
         care.see(high, self.windows.load(), self.l_baseline, &ops);
         let l_baseline = care.baseline(self.l_baseline, &ops);
-        let (loss, at_worst) =
-            (loss::loss_cur(l_cur, l_baseline), loss::loss_cur(high, care.low(l_baseline)));
+        let loss = loss::loss_cur(l_cur, l_baseline);
+        let at_worst = care.at_worst(care.high(l_cur, l_div.max(care.usual), windows), l_baseline);
         (loss.max(tail), at_worst.max(tail))
     }
 
@@ -225,8 +228,6 @@ impl Pacer {
             if care.is_light() {
                 self.light_at = now;
             }
-            let rate = self.windows.load().requests();
-            self.gain.learn(self.windows.watts().map(|watts| Trial { watts, rate }));
         }
         (self.l_baseline, self.learned_at) = (l_avg, now);
         self.tail_baseline = self.windows.tail();
@@ -263,15 +264,21 @@ impl Pacer {
     fn take_cores(&mut self, distance: f64, request: &mut Request) -> bool {
         let old = self.cores;
         self.cores.update(distance, self.busiest());
-        if self.topology.io_groups().any(|g| self.cores.held(self.sizing(g))) {
+        let held = self.topology.io_groups().any(|g| self.cores.held(self.sizing(g)));
+        if held {
             self.cores = old;
         }
-        if self.topology.io_groups().all(|g| self.fewer(g, distance) == self.in_force[g].active) {
-            return false;
+        let takes = |cores: CoreAdaptor| {
+            let mut groups = self.topology.io_groups();
+            groups.any(|g| self.fewer(&cores, g, distance) != self.in_force[g].active)
+        };
+        if !takes(self.cores) {
+            // A step that is rounded to no core does not mean that there is none.
+            return !held && takes(self.cores.at_most());
         }
         self.memory.saving(Saving::Cores, &self.in_force);
         self.each_io_group(|pacer, g| {
-            let n_desired = pacer.fewer(g, distance);
+            let n_desired = pacer.fewer(&pacer.cores, g, distance);
             pacer.ask_active(g, n_desired, request, "pacer:slack-cores");
         });
         true
@@ -280,16 +287,18 @@ impl Pacer {
     /// `n_desired` with slack. With care, half of the cores stay, and where more than one goes, as
     /// many as keep `plf` if the loss is in proportion to `1 / s − 1` at a share `s` of the
     /// capacity: cores may have little to do on average and too much in a bunch.
-    fn fewer(&self, g: usize, distance: f64) -> u16 {
-        let (n_desired, group) = (self.cores.fewer(self.sizing(g)), self.in_force[g]);
+    fn fewer(&self, cores: &CoreAdaptor, g: usize, distance: f64) -> u16 {
+        let (n_desired, group) = (cores.fewer(self.sizing(g)), self.in_force[g]);
         if self.care.is_none() {
             return n_desired;
         }
         let all = f64::from(self.topology.groups[g].cores);
-        let share = group.frequency / self.topology.max_frequency();
+        let share = (group.frequency / self.highest()).min(1.0);
         let beyond = all / (f64::from(group.active.max(1)) * share) - 1.0;
         let most = 1.0 + beyond / (1.0 - distance).max(f64::MIN_POSITIVE);
-        let keeps = if beyond > 0.0 { (all / (share * most)).ceil() as u16 } else { 0 };
+        // Of what nothing is known.
+        let most = if beyond > 0.0 { most } else { 1.0 + self.params.plf / UNKNOWN };
+        let keeps = (all / (share * most)).ceil() as u16;
         let least = keeps.min(group.active.saturating_sub(1)).max(group.active.div_ceil(2));
         n_desired.clamp(least, group.active)
     }
@@ -321,7 +330,7 @@ impl Pacer {
             f64::from(self.in_force[g].active) / f64::from(self.topology.groups[g].cores.max(1))
         };
         let least = self.topology.io_groups().map(share).fold(1.0, f64::min);
-        let highest = self.topology.max_frequency();
+        let highest = self.highest();
         self.topology.frequency_at_least(highest * (care.reserve / least)).min(highest)
     }
 
@@ -392,9 +401,7 @@ impl Pacer {
         let cores = self.topology.groups[group].cores;
         self.care.map_or(0, |care| match self.exchange.pays {
             // At the present frequency.
-            true => {
-                care.cores(cores, self.topology.max_frequency() / self.in_force[group].frequency)
-            }
+            true => care.cores(cores, self.highest() / self.in_force[group].frequency),
             false => care.cores(cores, 1.0),
         })
     }
