@@ -183,7 +183,7 @@ proptest! {
     }
 }
 
-/// A step that is rounded to no core does not mean that there is none, and no frequency falls in its
+/// A step that is rounded to no core does not mean that there is none. No frequency falls in its
 /// place: that would take the slack that several cores were worth.
 #[test]
 fn frequency_waits_for_the_last_core() {

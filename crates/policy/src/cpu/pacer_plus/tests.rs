@@ -284,8 +284,8 @@ fn what_is_drawn_is_compared_under_loads_that_change() {
     assert!(run.ghz() < 1.5, "{} GHz: no exchange was seen to pay", run.ghz());
 }
 
-/// Where requests spend hardly any time on CPUs, latencies that differ by half from second to second
-/// are no reason to keep the highest frequency. Where they spend it there, they are.
+/// Where requests spend hardly any time on CPUs, latencies that differ by half from second to
+/// second are no reason to keep the highest frequency. Where they spend it there, they are.
 #[test]
 fn the_frequency_that_costs_nothing_needs_no_stable_latency() {
     let settles = |part: f64, plf: f64| {
