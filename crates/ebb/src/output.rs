@@ -1,6 +1,7 @@
 //! Files that commands write: checked before long work is done for them, and written by
 //! [`OutputFile`] alone.
 
+use std::ffi::OsStr;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -8,6 +9,12 @@ use anyhow::{Context, Result};
 use ebb_trace::OutputFile;
 
 use crate::exit::{Unwritten, usage};
+
+/// `file` in the folder that a service has by systemd: the first of them, where a unit names several.
+pub fn in_service(folders: &OsStr, file: &str) -> Option<PathBuf> {
+    let first = std::env::split_paths(folders).next();
+    first.filter(|folder| !folder.as_os_str().is_empty()).map(|folder| folder.join(file))
+}
 
 /// Refuses a file that cannot be written: its folder does not exist, or it is a folder itself.
 ///
@@ -77,4 +84,18 @@ pub fn is_stdout(path: &Path) -> bool {
     let place = |metadata: std::fs::Metadata| (metadata.dev(), metadata.ino());
     let own = std::fs::metadata("/dev/stdout").map(place);
     own.is_ok_and(|own| path.metadata().is_ok_and(|to| place(to) == own))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_folder_of_a_service_is_its_own() {
+        let of = |folders: &str| in_service(OsStr::new(folders), "run.sock");
+        for folders in ["/run/ebb", "/run/ebb:/run/other"] {
+            assert_eq!(of(folders), Some(PathBuf::from("/run/ebb/run.sock")));
+        }
+        assert_eq!(of(""), None);
+    }
 }

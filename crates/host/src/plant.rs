@@ -173,13 +173,14 @@ impl Host {
             remarks.extend(self.machine.cpus.ceilings(raises));
         }
         if owned.iter().any(|one| one.is_of_cores()) {
-            remarks.extend(self.machine.cpus.apart_remark());
+            remarks.extend(self.machine.cpus.apart_remark(|cpu| self.stated.names(cpu)));
         }
         if owns(Control::IdleWake) && !self.layout.raise_limits {
             remarks.extend(idle_wake::off(&self.machine, &self.layout));
         }
         if owns(Control::PowerState) {
             remarks.extend(self.layout.drives.iter().filter_map(DriveParts::limit_remark));
+            remarks.extend(self.layout.drives.iter().filter_map(DriveParts::absurd_remark));
         }
         if owns(Control::FanDuty) {
             remarks.extend(self.layout.drives.iter().filter_map(DriveParts::heat_remark));

@@ -1,6 +1,7 @@
 //! What this machine can sense and steer, in the terms of the table of signals and controls.
 
 mod budget;
+mod cores;
 mod drives;
 mod idle_wake;
 mod jobs;
@@ -11,16 +12,14 @@ use ebb_policy::{Control, Signal, Steward, Unit};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::act::cpusets::{self, Parkable};
-use crate::act::groups::{self, CGROUPS};
-use crate::act::tasks::usual;
+use crate::act::groups;
 use crate::find::chips::Of;
 use crate::find::conflicts::{self, Conflict};
-use crate::find::cpus::{Arch, shared};
+use crate::find::cpus::Arch;
 use crate::find::drives::Drive;
 use crate::find::fans::Fans;
 use crate::find::hwmon::inlets;
-use crate::find::layout::Stated;
+use crate::find::layout::{self, Stated};
 use crate::find::machine::Machine;
 use crate::find::meters::Meters;
 use crate::nvme::{Admin, Identity};
@@ -71,11 +70,14 @@ pub struct Report {
     /// Version of the JSON.
     #[schemars(extend("const" = 1))]
     pub schema: u32,
-    /// Logical CPUs online, physical cores, sockets.
+    /// Logical CPUs online.
     pub cpus: usize,
-    /// See above.
+    /// Physical cores that policies have: not those that are isolated or of a cpuset partition.
     pub cores: usize,
-    /// See above.
+    /// Which CPUs are none of theirs, and why.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub apart: Option<String>,
+    /// Sockets.
     pub sockets: u16,
     /// Signals, in the order of the table; one that no part has is there once, with the reason.
     pub signals: Vec<Found>,
@@ -91,14 +93,14 @@ impl Report {
     /// Of `machine`, with what is stated of it.
     #[must_use]
     pub fn new(machine: &Machine, stated: &Stated) -> Self {
-        let Stated { fans, jobs, served, .. } = stated;
-        let fans = Fans::found(machine, fans);
+        let jobs = &stated.jobs;
+        let (fans, cores) = (Fans::found(machine, &stated.fans), layout::cores(machine, stated));
         let signals: Vec<_> = SIGNALS
             .iter()
             .flat_map(|row| {
                 List::new(row.name, row.unit).of(|list| match jobs::is_signal(row.signal) {
                     true => jobs::signal(machine, jobs, row.signal, list),
-                    false => signal(machine, &fans, served.as_deref(), row.signal, list),
+                    false => signal(machine, &fans, stated, row.signal, list),
                 })
             })
             .collect();
@@ -108,7 +110,7 @@ impl Report {
                 let row = one.row();
                 List::new(row.name, row.unit).of(|list| match jobs::is_control(*one) {
                     true => jobs::control(machine, jobs, *one, list),
-                    false => control(machine, &fans, *one, list),
+                    false => control(machine, &fans, stated, *one, list),
                 })
             })
             .collect();
@@ -116,7 +118,8 @@ impl Report {
         Self {
             schema: 1,
             cpus: machine.cpus.cpus.len(),
-            cores: machine.cpus.cores().count(),
+            cores,
+            apart: machine.cpus.apart_remark(|cpu| stated.names(cpu)),
             sockets: machine.cpus.sockets,
             policies: ENTRIES.iter().map(fit).collect(),
             conflicts: conflicts::found(&machine.sys),
@@ -243,11 +246,12 @@ fn drive_name(drive: &Drive) -> String {
 fn signal(
     machine: &Machine,
     fans: &Fans,
-    served: Option<&str>,
+    stated: &Stated,
     signal: Signal,
     list: &mut List,
 ) -> &'static str {
     use Signal as S;
+    let served = stated.served.as_deref();
     match signal {
         S::Arrived
         | S::Completed
@@ -292,7 +296,7 @@ fn signal(
         | S::CoresUtilisation
         | S::CoresBusiest
         | S::CoresWakes
-        | S::CoresFrequency => cores(machine, signal, list),
+        | S::CoresFrequency => cores::signal(machine, stated, signal, list),
         S::DriveState | S::DrivePower | S::SsdPower => {
             controllers(machine, list, |_| None);
             NO_CONTROLLER
@@ -332,9 +336,8 @@ fn heat(machine: &Machine, fans: &Fans, signal: Signal, list: &mut List) -> &'st
             NO_FANS
         }
         _ => {
-            for (of, chip, input) in fans.tachometers(machine) {
-                let value = chip.speed(&machine.sys, input).map(|speed| speed.0);
-                list.read(Some(of), chip.file(input), value);
+            for (of, file, speed) in fans.speeds(machine) {
+                list.read(Some(of), file, speed.map(|speed| speed.0));
             }
             "no chip with a tachometer; firmware or a management controller runs the fans"
         }
@@ -471,50 +474,32 @@ fn pressure(machine: &Machine, name: &str, list: &mut List) -> &'static str {
 fn controllers(
     machine: &Machine,
     list: &mut List,
-    missing: impl Fn(&Identity) -> Option<&'static str>,
+    missing: impl Fn(&Identity) -> Option<String>,
 ) {
     for drive in &machine.drives {
         let Some(name) = &drive.controller else { continue };
         let identity = machine.open_nvme(name).and_then(|mut controller| controller.identify());
         let missing = match &identity {
-            Ok(identity) => missing(identity).map(str::to_owned),
+            Ok(identity) => missing(identity),
             Err(absent) => Some(absent.to_string()),
         };
         list.add(Some(drive_name(drive)), Some(format!("dev/{name}")), None, missing);
     }
 }
 
-fn cores(machine: &Machine, signal: Signal, list: &mut List) -> &'static str {
-    let all = Some("all".to_owned());
-    match signal {
-        Signal::CoresActive => {
-            let path = "sys/devices/system/cpu/online".to_owned();
-            list.add(all, Some(path), Some(machine.cpus.shared_cores().count() as f64), None);
-        }
-        Signal::CoresFrequency => {
-            for policy in &machine.cpus.policies {
-                let path = format!("{}/scaling_cur_freq", policy.folder);
-                let value = machine.sys.number(&path).map(|khz: u64| khz as f64 * 1e3);
-                list.read(policy.folder.rsplit('/').next().map(str::to_owned), path, value);
-            }
-            list.left(machine.cpus.left.clone());
-        }
-        // Times since the start; their change is the utilisation.
-        _ => {
-            let missing = machine.sys.text("proc/stat").err().map(|absent| absent.to_string());
-            list.add(all, Some("proc/stat".to_owned()), None, missing);
-        }
-    }
-    NO_FREQUENCIES
-}
-
-fn control(machine: &Machine, fans: &Fans, control: Control, list: &mut List) -> &'static str {
+fn control(
+    machine: &Machine,
+    fans: &Fans,
+    stated: &Stated,
+    control: Control,
+    list: &mut List,
+) -> &'static str {
     let sys = &machine.sys;
     match control {
         Control::ActiveCores | Control::CoreLimit => {
             let lacks = groups::lacks_cpuset(sys);
             if lacks.is_none() {
-                active_cores(machine, list);
+                cores::active(machine, stated, list);
             }
             lacks.unwrap_or(groups::NO_HIERARCHY)
         }
@@ -535,7 +520,8 @@ fn control(machine: &Machine, fans: &Fans, control: Control, list: &mut List) ->
             controllers(machine, list, |identity| {
                 let caps = identity.caps();
                 let operational = caps.iter().filter(|state| state.operational);
-                (operational.count() < 2).then_some("it has one operational power state alone")
+                let one = || "it has one operational power state alone".to_owned();
+                (operational.count() < 2).then(|| identity.absurd_remark().unwrap_or_else(one))
             });
             NO_CONTROLLER
         }
@@ -575,26 +561,5 @@ fn control(machine: &Machine, fans: &Fans, control: Control, list: &mut List) ->
             budget::NO_GROUPS
         }
         Control::BestEffortRate => budget::NO_BEST_EFFORT,
-    }
-}
-
-/// All cores, and the control groups that parked ones would be kept from.
-fn active_cores(machine: &Machine, list: &mut List) {
-    let sys = &machine.sys;
-    let switch = format!("{CGROUPS}/cgroup.subtree_control");
-    list.steer(machine, "all".to_owned(), switch, Ok(machine.cpus.shared_cores().count() as f64));
-    if let Some(all) = list.found.last_mut().filter(|_| groups::below_root(sys).is_empty()) {
-        all.missing =
-            Some("no control group below sys/fs/cgroup has tasks: none to restrict".into());
-    }
-    let usual = shared(sys, &usual(sys)).len();
-    for Parkable { group, cpus, obstacle, .. } in cpusets::parkable(sys) {
-        let path = format!("{CGROUPS}/{group}/cpuset.cpus");
-        let count = if cpus.is_empty() { usual } else { cpus.len() };
-        list.add(Some(group), Some(path), Some(count as f64), obstacle);
-    }
-    if let outside @ 1.. = groups::outside(sys) {
-        let why = format!("no list keeps its {outside} tasks of users from parked cores");
-        list.add(Some("root group".to_owned()), None, None, Some(why));
     }
 }

@@ -80,6 +80,28 @@ fn cores_of_cpus_that_are_offline_count_as_parked() {
     assert_eq!(signals(&mut bench).groups[0].active, Some(8));
 }
 
+/// A CPU that is unplugged takes its files with it: nothing of it is to follow, and nothing fails.
+#[test]
+fn what_is_of_cpus_that_have_gone_does_not_fail() {
+    let mut bench = Bench::new(intel());
+    bench.host.follow();
+    let mut request = bench.request();
+    request.frequency.ask(0, Hertz(2.0e9), "test:");
+    bench.apply(&request);
+    let folder = bench.tree.path().join("sys/devices/system/cpu/cpufreq/policy3");
+    fs::rename(&folder, bench.tree.path().join("unplugged")).unwrap();
+    bench.tree.put("sys/devices/system/cpu/online", "0-2,4-10,12-15");
+    bench.host.follow().unwrap();
+    bench.apply(&request);
+    assert_eq!(bench.host.failing(), 0);
+    fs::rename(bench.tree.path().join("unplugged"), folder).unwrap();
+    bench.tree.put("sys/devices/system/cpu/online", "0-15");
+    bench.host.follow().unwrap();
+    bench.apply(&request);
+    let limit = "sys/devices/system/cpu/cpufreq/policy3/scaling_max_freq";
+    assert_eq!((bench.host.failing(), &*bench.tree.get(limit)), (0, "2000000"));
+}
+
 /// What the operator holds of each disk is to be held of one that comes later.
 #[test]
 fn a_disk_that_comes_later_is_held_as_well() {
@@ -319,7 +341,7 @@ fn a_chip_is_known_by_where_it_is_plugged_in() {
             chip: "nzxtsmart2".to_owned(),
             device: Some(device.replace('#', numbers[0])),
             pwm: "pwm1".to_owned(),
-            tachometer: Some("fan1".to_owned()),
+            tachometers: vec!["fan1".to_owned()],
             label: String::new(),
         };
         let stated = Stated { fans: vec![fan], ..Stated::default() };

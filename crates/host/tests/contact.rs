@@ -156,23 +156,28 @@ fn crossed() -> Tree {
     tree
 }
 
+/// Which PWM drives which tachometer, and how much it turns for each step.
+type Drives<'a> = &'a [(u8, u8, u32)];
+const CROSSED: Drives<'static> = &[(1, 2, 25), (2, 1, 25)];
+
 /// Sweeps while the fans follow; `meanwhile` is called again and again.
 fn swept(
     tree: &Tree,
     state: &State,
+    drives: Drives,
     meanwhile: impl Fn(&Tree) + Sync,
-) -> Result<Vec<(String, Option<String>)>, SweepError> {
+) -> Result<Vec<(String, Vec<String>)>, SweepError> {
     let ended = AtomicBool::new(false);
     thread::scope(|scope| {
         scope.spawn(|| {
             while !ended.load(Ordering::Relaxed) {
-                for (pwm, fan) in [(1, 2), (2, 1)] {
+                for (pwm, fan, step) in drives {
                     let duty = fs::read_to_string(tree.path().join(format!("{CHIP}/pwm{pwm}")));
                     let Ok(duty) = duty.unwrap().trim().parse::<u32>() else { continue };
                     // Of one length, so that no reader sees a part.
                     let file = tree.path().join(format!("{CHIP}/fan{fan}_input"));
                     let file = File::options().write(true).open(file).unwrap();
-                    file.write_all_at(format!("{:05}", 25 * duty).as_bytes(), 0).unwrap();
+                    file.write_all_at(format!("{:05}", 2000 + step * duty).as_bytes(), 0).unwrap();
                 }
                 meanwhile(tree);
                 thread::sleep(Duration::from_millis(5));
@@ -182,7 +187,7 @@ fn swept(
         let settle = Duration::from_millis(300);
         let done = sweep(&machine, state, settle, &|| false, &mut |_| ());
         ended.store(true, Ordering::Relaxed);
-        let pair = |fan: &ebb_host::Fan| (fan.pwm.clone(), fan.tachometer.clone());
+        let pair = |fan: &ebb_host::Fan| (fan.pwm.clone(), fan.tachometers.clone());
         done.map(|fans| fans.fans.iter().map(pair).collect())
     })
 }
@@ -196,8 +201,8 @@ fn a_sweep_finds_the_pairs_and_puts_everything_back() {
         ["pwm1_enable", "pwm2", "pwm2_enable"].map(|file| of.get(&format!("{CHIP}/{file}")))
     };
     let before = fan(&tree);
-    let pairs = swept(&tree, &state, |_| ()).unwrap();
-    let pair = |pwm: &str, fan: &str| (pwm.to_owned(), Some(fan.to_owned()));
+    let pairs = swept(&tree, &state, CROSSED, |_| ()).unwrap();
+    let pair = |pwm: &str, fan: &str| (pwm.to_owned(), vec![fan.to_owned()]);
     assert_eq!(pairs, [pair("pwm1", "fan2"), pair("pwm2", "fan1")]);
     assert_eq!((fan(&tree), state.load().unwrap()), (before.clone(), None));
     // It ends where it becomes warm, and begins nowhere where nothing says how warm it is.
@@ -206,12 +211,17 @@ fn a_sweep_finds_the_pairs_and_puts_everything_back() {
             tree.put("sys/class/hwmon/hwmon0/temp1_input", 81_000);
         }
     };
-    let error = swept(&tree, &state, warm).unwrap_err();
+    let error = swept(&tree, &state, CROSSED, warm).unwrap_err();
     assert!(matches!(error, SweepError::Hot { .. }), "{error}");
     assert_eq!((fan(&tree), state.load().unwrap()), (before.clone(), None));
     fs::remove_file(tree.path().join("sys/class/hwmon/hwmon0/temp1_input")).unwrap();
-    assert!(matches!(swept(&tree, &state, |_| ()), Err(SweepError::Blind)));
+    assert!(matches!(swept(&tree, &state, CROSSED, |_| ()), Err(SweepError::Blind)));
     assert_eq!(fan(&tree), before);
+    // A PWM of two fans, whose air drags the third along a little.
+    let tree = crossed();
+    let wall = &[(1, 1, 50), (1, 2, 45), (1, 3, 4)];
+    let found = swept(&tree, &state, wall, |_| ()).unwrap();
+    assert_eq!(found, [("pwm1".to_owned(), vec!["fan1".to_owned(), "fan2".to_owned()])]);
 }
 
 /// Two fans that are held, a disk whose temperature the kernel shows.

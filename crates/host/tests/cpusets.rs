@@ -2,8 +2,8 @@
 
 use std::fs;
 
-use ebb_host::{Held, Leave, ParkBy, RestoreOutcome, Stated, Sys};
-use ebb_policy::{Control, Outcome, Plant, Signals};
+use ebb_host::{Group, Held, Leave, ParkBy, Report, RestoreOutcome, Stated, Sys};
+use ebb_policy::{Control, CoreRole, Outcome, Plant, Signals};
 
 use crate::acting::{Bench, parked};
 use crate::tree::{Tree, intel};
@@ -166,6 +166,28 @@ fn isolated_cpus_are_no_cores_of_a_policy_and_nobody_is_left_with_them_alone() {
     tree.group("machine.slice", "0-4");
     let mut bench = Bench::new(tree);
     assert_eq!(bench.host.topology().groups[0].cores, 4);
+    let said = |bench: &Bench, groups: &[&str]| {
+        let group = |cpus: &&str| Group {
+            role: CoreRole::ResourceVolume,
+            cpus: ebb_host::cpus(cpus).unwrap(),
+        };
+        let stated = Stated { groups: groups.iter().map(group).collect(), ..Stated::default() };
+        let report = Report::new(bench.host.machine(), &stated);
+        let all = |name: &str| {
+            let mut rows = report.signals.iter().chain(&report.controls);
+            let row = rows.find(|row| row.name == name && row.of.as_deref() == Some("all"));
+            row.unwrap().value.unwrap() as usize
+        };
+        let counts = [report.cores, all("cores_active"), all("active_cores")];
+        assert!(counts.iter().all(|count| *count == report.cores), "{counts:?}");
+        (report.cores, report.apart)
+    };
+    let (cores, apart) = said(&bench, &[]);
+    assert_eq!(cores, 4, "as run counts them");
+    assert!(apart.unwrap().starts_with("CPUs 0-3,8-11 are isolated (isolcpus=): their cores"));
+    let (cores, apart) = said(&bench, &["0-1", "4-7,12-15"]);
+    assert_eq!(cores, 6, "two that are isolated are named");
+    assert!(apart.unwrap().starts_with("CPUs 2-3,10-11 are isolated"));
     assert_eq!(park(&mut bench, 2), Outcome::Done);
     assert_eq!(list(&bench.tree, "system.slice"), "4-5,12-13");
     park(&mut bench, 1);
@@ -176,7 +198,12 @@ fn isolated_cpus_are_no_cores_of_a_policy_and_nobody_is_left_with_them_alone() {
     // Every second thread isolated is still a core for all.
     let tree = intel();
     tree.put("sys/devices/system/cpu/isolated", "8-15");
-    assert_eq!(Bench::new(tree).host.topology().groups[0].cores, 8);
+    let bench = Bench::new(tree);
+    assert_eq!((bench.host.topology().groups[0].cores, said(&bench, &[])), (8, (8, None)));
+    // Tasks come to those of nohz_full= alone as to others.
+    let tree = intel();
+    tree.put("sys/devices/system/cpu/isolated", "").put("sys/devices/system/cpu/nohz_full", "2-7");
+    assert_eq!(said(&Bench::new(tree), &[]), (8, None));
 }
 
 /// The kernel takes any name but one with `/` or a new line (`cgroup_mkdir`).

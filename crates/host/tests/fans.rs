@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 
 use ebb_host::{Contest, Fans, Held, Host, Leave, Notice, State, Stated, StatedFan, restore};
 use ebb_policy::units::Hertz;
-use ebb_policy::{Applied, Control, InForce, Outcome, Plant, Request};
+use ebb_policy::{Applied, Control, InForce, Outcome, Plant, Request, Signals};
 
 use crate::tree::{Tree, intel};
 
@@ -18,7 +18,7 @@ fn found(tree: &Tree, stated: &[StatedFan]) -> (Vec<String>, Vec<(String, String
     let fans = Fans::found(&machine, stated);
     let counted = fans.fans.iter().map(|fan| {
         let refused = if fan.left.is_some() { " (refused)" } else { "" };
-        format!("{} {}{refused}", fan.pwm, fan.tachometer.clone().unwrap_or_default())
+        format!("{} {}{refused}", fan.pwm, fan.tachometers.join(","))
     });
     let apart = fans.apart.iter().map(|fan| (fan.pwm.clone(), fan.left.clone().unwrap()));
     (counted.collect(), apart.collect())
@@ -84,7 +84,7 @@ fn the_fans_of_cards_supplies_and_coolers_are_left_alone() {
     let hub = |pwm: &str| StatedFan {
         chip: "corsaircpro".to_owned(),
         pwm: pwm.to_owned(),
-        tachometer: Some("fan1".to_owned()),
+        tachometers: vec!["fan1".to_owned()],
         ..StatedFan::default()
     };
     assert_eq!(found(&tree, &[hub("pwm1")]).0, ["pwm1 fan1"], "where the operator says so");
@@ -189,26 +189,90 @@ fn pairs_that_are_a_guess_are_shown_and_not_steered_until_they_are_named() {
     let (counted, apart) = found(&tree, &[]);
     let guessed = ["pwm2 fan2 (refused)", "pwm3 fan4 (refused)", "pwm4 fan6 (refused)"];
     assert_eq!((&counted[..], apart.len()), (&guessed.map(str::to_owned)[..], 1));
-    let stated = |chip: &str, pwm: &str, tachometer: Option<&str>| StatedFan {
+    let stated = |chip: &str, pwm: &str, tachometers: &[&str]| StatedFan {
         chip: chip.to_owned(),
         device: None,
         pwm: pwm.to_owned(),
-        tachometer: tachometer.map(str::to_owned),
+        tachometers: tachometers.iter().map(|&fan| fan.to_owned()).collect(),
         label: "front".to_owned(),
     };
     let named = [
-        stated("nct6791", "pwm4", Some("fan6")),
-        stated("pwmfan", "pwm1", None),
-        stated("nct6791", "pwm7", Some("fan7")),
+        stated("nct6791", "pwm4", &["fan6"]),
+        stated("pwmfan", "pwm1", &[]),
+        stated("nct6791", "pwm7", &["fan7"]),
     ];
     let (counted, apart) = found(&tree, &named);
     assert_eq!(counted, ["pwm4 fan6", "pwm1 "], "in the operator's order");
     assert!(apart.iter().all(|(_, reason)| reason.contains("names other fans")), "{apart:?}");
     let missing = Fans::found(&tree.machine(), &named).missing;
     assert_eq!(missing, ["pwm7 of nct6791"]);
-    let fans = Fans::found(&tree.machine(), &[stated("nct6791", "pwm4", Some("fan7"))]);
+    let fans = Fans::found(&tree.machine(), &[stated("nct6791", "pwm4", &["fan7"])]);
     let left = fans.fans[0].left.as_ref().unwrap();
     assert!(left.starts_with("its chip has no fan7: ebb probe --fans"), "{left}");
+}
+
+/// A wall of fans: what is counted of it, by one that stands still.
+fn speed_of(tree: &Tree, stated: &[StatedFan]) -> Option<f64> {
+    let fans = stated.to_vec();
+    let stated = Stated { fans, ..Stated::default() };
+    let mut host = Host::new(tree.machine(), &stated, &[Control::FanDuty]).unwrap();
+    let mut signals = Signals::new(host.topology());
+    host.sense(&mut signals);
+    let speed = signals.cooling.fans[0].speed.map(|speed| speed.0);
+    let said = ebb_host::Report::new(host.machine(), &stated).signals;
+    let said = said.iter().find(|one| one.of.as_deref() == Some("fan0") && one.unit == "rpm");
+    let own = Fans::found(host.machine(), &stated.fans).fans.remove(0);
+    assert_eq!(own.speed(host.machine()).and_then(Result::ok).map(|speed| speed.0), speed);
+    if own.strays.is_empty() {
+        assert_eq!(said.unwrap().value, speed, "probe and run agree");
+    }
+    speed
+}
+
+/// w83795: 2 PWMs and 8 fans; a PWM of a wall of three. One that stops is seen, though the others
+/// turn.
+#[test]
+fn a_wall_of_fans_stands_still_where_one_of_them_does() {
+    let wall = |third: &str| {
+        let tree = bare();
+        let fans = [("fan1_input", "5400"), ("fan2_input", "5100"), ("fan3_input", third)];
+        let duty = [("pwm1", "102"), ("pwm1_enable", "2")];
+        tree.chip(1, "w83795g", "0-002f", &[&fans[..], &duty].concat());
+        tree
+    };
+    let named = [StatedFan {
+        chip: "w83795g".to_owned(),
+        pwm: "pwm1".to_owned(),
+        tachometers: ["fan1", "fan2", "fan3"].map(str::to_owned).to_vec(),
+        ..StatedFan::default()
+    }];
+    for (third, speed) in [("5300", Some(5100.0)), ("0", Some(0.0)), ("nonsense", None)] {
+        assert_eq!(speed_of(&wall(third), &named), speed, "{third}");
+    }
+    let tree = wall("5300");
+    assert_eq!(found(&tree, &named).0, ["pwm1 fan1,fan2,fan3"]);
+    // Without that its number says which is its own; the others may be.
+    let machine = tree.machine();
+    let fans = Fans::found(&machine, &[]);
+    assert_eq!((fans.fans[0].tachometers.len(), &fans.fans[0].strays[..]), (
+        1,
+        &["fan2".to_owned(), "fan3".to_owned()][..]
+    ));
+    let remarks = fans.remarks(&machine).concat();
+    assert!(remarks.contains("it may drive fan2, fan3 as well"), "{remarks}");
+    let mut host = Host::new(machine, &Stated::default(), &[Control::FanDuty]).unwrap();
+    let mut signals = Signals::new(host.topology());
+    for (third, speed) in [("5300", 5400.0), ("300", 5400.0), ("0", 0.0), ("5300", 5400.0)] {
+        tree.put("sys/class/hwmon/hwmon1/fan3_input", third);
+        host.sense(&mut signals);
+        assert_eq!(signals.cooling.fans[0].speed.map(|speed| speed.0), Some(speed), "{third}");
+    }
+    // A connector without a fan from the start is nobody's.
+    assert_eq!(Fans::found(&wall("0").machine(), &[]).fans[0].strays, ["fan2"]);
+    let mut missing = named.clone();
+    missing[0].tachometers[2] = "fan9".to_owned();
+    let left = Fans::found(&tree.machine(), &missing).fans.remove(0).left.unwrap();
+    assert!(left.starts_with("its chip has no fan9"), "{left}");
 }
 
 /// Begins to act on `tree`; the reasons for what is not steered.

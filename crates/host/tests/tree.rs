@@ -270,7 +270,7 @@ impl Admin for Drive {
         let limits_power = self.sys.has(self.file(0x23));
         let apst = self.sys.has(format!("dev/{}-apst", self.name));
         let warning = Some(Celsius(70.0));
-        Ok(Identity { serial, model, idle, warning, limits_power, apst, states })
+        Ok(Identity { serial, model, idle, warning, limits_power, apst, states, absurd: None })
     }
     fn health(&mut self) -> Result<Health, Absent> {
         let power = self.sys.number(format!("dev/{}-watts", self.name)).ok().map(Watts);

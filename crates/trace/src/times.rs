@@ -34,10 +34,11 @@ pub fn moment(text: &str, month_first: bool) -> Option<Moment> {
 pub fn moment_of(text: &str, month_first: bool, year: Option<i16>) -> Option<Moment> {
     let text = text.trim().trim_start_matches('[').trim_end_matches(']');
     let (day, time) = text.split_at(clock_place(text)?);
+    // A zone or half may stand at the time; a comment may name the zone, as in mail.
+    let time = time.split(" (").next().unwrap_or_default();
+    let (first, time) = time.split_at(clock_end(time));
     let mut behind: Vec<&str> = time.split_whitespace().map(|it| it.trim_matches(',')).collect();
-    let first = behind.first().copied()?;
     let mut clock = clock(first).or_else(|| clock(&spread(first, ':', 2)?))?;
-    behind.remove(0);
     let words: Vec<&str> = day.split_whitespace().collect();
     let before = words.len().checked_sub(1).and_then(|last| half(&words[last..]));
     let found = before.or_else(|| half(&behind));
@@ -54,13 +55,26 @@ pub fn moment_of(text: &str, month_first: bool, year: Option<i16>) -> Option<Mom
     let stated = stated.and_then(|year| year.parse().ok());
     let ahead = match behind[..] {
         [] => clock.ahead,
-        ["UTC" | "GMT" | "Z"] => Some(0),
-        [zone] => Some(offset(zone)?),
+        [name] => Some(zone(name)?),
         _ => return None,
     };
     let day = date_of(&day, month_first, stated.or(year))?.ok()?;
     let nanos = day.duration_since(Date::constant(1970, 1, 1)).as_nanos() + i128::from(clock.nanos);
     Some(Moment { nanos, ahead })
+}
+
+/// Where the word of a time of day ends, or the zone or half begins that stands at it.
+fn clock_end(text: &str) -> usize {
+    let end = text.find([' ', ',']).filter(|at| !is_fraction(&text[*at..])).unwrap_or(text.len());
+    let word = &text[..end];
+    let digits = word.trim_end_matches(|letter: char| letter.is_ascii_alphabetic()).len();
+    let name = &word[digits..];
+    if half(&[name]).is_some() || name.len() > 1 { digits } else { end }
+}
+
+/// Whether what a comma begins is a part of a second.
+fn is_fraction(text: &str) -> bool {
+    text.starts_with(',') && text[1..].starts_with(|letter: char| letter.is_ascii_digit())
 }
 
 /// Where the time of day begins behind a date: with the fourth number, or with the first of those
@@ -200,7 +214,8 @@ pub fn clock(word: &str) -> Option<Clock> {
         "" => None,
         "Z" => Some(0),
         _ if rest.starts_with(['+', '-']) => Some(offset(rest)?),
-        _ if rest.chars().all(char::is_alphabetic) => None,
+        // A second in another script, as in 07秒.
+        _ if rest == "s" || rest.chars().all(|it| it.is_alphabetic() && !it.is_ascii()) => None,
         _ => return None,
     };
     Some(Clock { nanos, ahead })
@@ -222,11 +237,81 @@ fn divided(rest: &mut &str, most: u64) -> Option<u64> {
     if mark.contains(['/', '-', '+']) { None } else { number(rest, most) }
 }
 
-/// Seconds of an offset such as `+0100` or `-05:30`.
+/// Names of zones that mean one thing by RFC 5322 (4.3), and their hours ahead of Greenwich. Others
+/// are of several countries, or none: `IST` is India's, Ireland's and Israel's.
+const ZONES: [(&str, i32); 12] = [
+    ("Z", 0),
+    ("UTC", 0),
+    ("UT", 0),
+    ("GMT", 0),
+    ("EST", -5),
+    ("EDT", -4),
+    ("CST", -6),
+    ("CDT", -5),
+    ("MST", -7),
+    ("MDT", -6),
+    ("PST", -8),
+    ("PDT", -7),
+];
+
+/// Seconds that a zone is ahead of Greenwich, by its name or offset, or both (`GMT+0100`).
+fn zone(word: &str) -> Option<i32> {
+    let name = ZONES.iter().find(|(name, _)| name.eq_ignore_ascii_case(word));
+    let behind = || word.strip_prefix("GMT").or_else(|| word.strip_prefix("UTC")).unwrap_or(word);
+    name.map(|(_, hours)| hours * 3600).or_else(|| offset(behind()))
+}
+
+/// Seconds of an offset such as `+0100`, `-05:30` or `+01`.
 fn offset(zone: &str) -> Option<i32> {
-    let zone = zone.replace(':', "");
-    let zone: i32 = zone.parse().ok().filter(|_| zone.starts_with(['+', '-']))?;
-    Some(zone / 100 * 3600 + zone % 100 * 60)
+    let (sign, digits) = match zone.split_at_checked(1)? {
+        ("+", digits) => (1, digits),
+        ("-", digits) => (-1, digits),
+        _ => return None,
+    };
+    let (hours, minutes) = match digits.split_once(':') {
+        Some(both) => both,
+        None if digits.len() <= 2 => (digits, "0"),
+        None => digits.split_at_checked(digits.len() - 2)?,
+    };
+    let number = |text: &str, most: i32| {
+        let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+        text.parse::<i32>().ok().filter(|number| is_number && *number <= most)
+    };
+    Some(sign * (number(hours, 23)? * 3600 + number(minutes, 59)? * 60))
+}
+
+/// What of a text that is no moment nobody here knows, and what to write instead: a name of a time
+/// zone, or a month or day of the week in another language.
+#[must_use]
+pub fn unknown(text: &str) -> Option<String> {
+    let is_clock = |text: &str| clock(text.split([' ', '+']).next().unwrap_or_default()).is_some();
+    let begins = |at: &usize| text[*at..].starts_with(|letter: char| letter.is_ascii_digit());
+    let places = || text.char_indices().map(|(at, _)| at);
+    let place = places().filter(begins).find(|at| {
+        let (is_whole, rest) = (!text[..*at].ends_with(|c: char| c.is_ascii_digit()), &text[*at..]);
+        is_whole && rest.find(':').is_some_and(|mark| mark <= 2) && is_clock(rest)
+    })?;
+    let (day, time) = text.split_at(place);
+    let behind = time[clock_end(time)..].split(" (").next().unwrap_or_default();
+    let known = |word: &&str| {
+        word.bytes().all(|byte| byte.is_ascii_digit()) || zone(word).is_some()
+    };
+    let words = behind.split_whitespace().map(|word| word.trim_matches([',', '[', ']']));
+    let words: Vec<&str> = words.collect();
+    let halves = half(&words).map_or(0, |(_, used)| used);
+    if let Some(zone) = words.into_iter().skip(halves).find(|word| !known(word)) {
+        return Some(format!(
+            "'{zone}' is no name of a time zone that means one thing: write its offset, such as \
+             +0100, or times in UTC"
+        ));
+    }
+    let is_name = |piece: &&str| piece.len() > 1 && piece.starts_with(char::is_alphabetic);
+    let is_day = |name: &str| DAYS.iter().any(|day| is_short(name, day));
+    let other = pieces(day).filter(is_name).find(|name| month(name).is_none() && !is_day(name))?;
+    Some(format!(
+        "'{other}' is no English name of a month or day of the week: write dates in numbers, such \
+         as 2026-11-25, or set LC_ALL=C where they are written"
+    ))
 }
 
 /// Halves of the day in the locales whose clocks have twelve hours.
@@ -307,6 +392,20 @@ mod tests {
         let ahead = |text| moment(text, true).unwrap().ahead;
         assert_eq!(ahead("2026-11-29T10:10:07-05:30"), Some(-19_800));
         assert_eq!(ahead("2026-11-29T10:10:07"), None);
+        for (zone, hours) in [
+            (" UT", 0),
+            ("UTC", 0),
+            (" EST", -5),
+            ("pdt", -7),
+            ("+01", 1),
+            (" -8", -8),
+            (" GMT+0100 (Central European Standard Time)", 1),
+            (" -0600 (CST)", -6),
+        ] {
+            assert_eq!(ahead(&format!("2026-11-29 10:10:07{zone}")), Some(hours * 3600), "{zone}");
+        }
+        let noon = moment("11/29/2026 01:10:07PM", true).unwrap();
+        assert_eq!(noon, moment("2026-11-29 13:10:07", true).unwrap());
         for text in [
             "10:10:07",
             "2026-11-29",
@@ -327,6 +426,36 @@ mod tests {
         }
         assert_eq!(moment_of("Feb 29 10:10:07", true, Some(1971)), None);
         assert_eq!(moment("03/04/2026 00:00:00", true), moment("04/03/2026 00:00:00", false));
+    }
+
+    #[test]
+    fn what_nobody_knows_is_named() {
+        for (text, zone) in [
+            ("2026-11-29 10:10:07 CET", "CET"),
+            ("2026-11-29 10:10:07.123CEST", "CEST"),
+            ("Sun Nov 29 10:10:07 IST 2026", "IST"),
+            ("[29/Nov/2026:10:10:07 Europe/Berlin]", "Europe/Berlin"),
+            ("2026-11-29T10:10:07 +9999", "+9999"),
+            ("29-Nov-2026 10:10:07 x", "x"),
+        ] {
+            assert_eq!(moment(text, true), None, "{text}");
+            let why = unknown(text).unwrap();
+            assert!(why.starts_with(&format!("'{zone}' is no name of a time zone")), "{why}");
+        }
+        for (text, name) in [
+            ("dim. 29 nov. 2026 10:10:07", "dim"),
+            ("29 novembre 2026 10:10:07", "novembre"),
+            ("29-août-2026 10:10:07", "août"),
+            ("So 29. Nov 10:10:07 UTC 2026", "So"),
+            ("2026. márc. 29. 10:10:07", "márc"),
+        ] {
+            assert_eq!(moment_of(text, true, Some(2026)), None, "{text}");
+            let why = unknown(text).unwrap();
+            assert!(why.starts_with(&format!("'{name}' is no English name")), "{why}");
+        }
+        for text in ["hello", "10:10:07", "2026-11-31 10:10:07", "Nov 29 10:10:07 PM", "1,2"] {
+            assert_eq!(unknown(text), None, "{text}");
+        }
     }
 
     #[test]
@@ -352,6 +481,7 @@ mod tests {
             for text in [text, digits] {
                 let words: Vec<&str> = text.split(' ').collect();
                 let _ = (moment(&text, true), moment(&text, false), clock(&text), half(&words));
+                let _ = unknown(&text);
             }
         }
     }

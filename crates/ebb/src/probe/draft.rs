@@ -48,11 +48,11 @@ pub fn write(machine: &Machine, file: &Path, measure: bool) -> Result<()> {
          name = \"{name}\"\n\
          summary = \"{} cores, {}; drafted from the machine, the rest {BASE}'s\"\n\
          base = \"{BASE}\"\n\n",
-        machine.cpus.cores().count(),
+        machine.cpus.shared_cores().count(),
         drives.told(),
     );
     cpu(&mut text, &machine.cpus, &base, measured);
-    stages(&mut text, machine.cpus.cores().count() as u16, &base);
+    stages(&mut text, machine.cpus.shared_cores().count() as u16, &base);
     drives.write(&mut text, &states);
     if let Some(csv) = &drives.states {
         output::write(&states, |to| Ok(std::io::Write::write_all(to, csv.as_bytes())?))?;
@@ -84,7 +84,7 @@ fn cpu(text: &mut String, cpus: &Cpus, base: &Profile, measured: Option<Measured
     }
     let idle = idle(cpus.cpus.first().map(|cpu| &cpu.idle[..]).unwrap_or_default());
     if let Some(Measured { idle, busy }) = measured {
-        let cores = cpus.cores().count() as f64;
+        let cores = cpus.shared_cores().count() as f64;
         let resting = base.cpu.idle_states.last().map_or(base.cpu.parked, |state| state.power);
         let uncore = Watts((idle.0 - resting.0 * cores).max(0.1));
         let dynamic = ((busy.0 - uncore.0) / cores - base.cpu.core_static.0).max(0.01);

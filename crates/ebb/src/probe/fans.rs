@@ -25,7 +25,7 @@ pub struct FansArgs {
     /// Print the fans as [[machine.fans]], to paste into the configuration.
     #[arg(long, conflicts_with_all = ["json", "profile"])]
     fans: bool,
-    /// Find out which tachometer follows which PWM: each fan in turn at full speed, at 60 % and at
+    /// Find out which tachometers follow which PWM: each fan in turn at full speed, at 60 % and at
     /// full speed again. Everything is restored at the end.
     #[arg(long, requires = "fans")]
     sweep: bool,
@@ -82,7 +82,8 @@ fn text(machine: &Machine, fans: &Fans) -> Result<String> {
     let (ours, others): (Vec<_>, Vec<_>) =
         fans.fans.iter().chain(&fans.apart).partition(|fan| fan.left.is_none());
     for fan in ours {
-        let _ = write!(text, "\n# {}\n{}", now(machine, fan), table(machine, fan)?);
+        let doubt = fan.doubtful().map(|doubt| format!("# {doubt}\n")).unwrap_or_default();
+        let _ = write!(text, "\n# {}\n{doubt}{}", now(machine, fan), table(machine, fan)?);
     }
     if !others.is_empty() {
         text.push_str("\n# Left alone. Remove the # before what ebb may steer all the same.\n");
@@ -101,8 +102,7 @@ fn text(machine: &Machine, fans: &Fans) -> Result<String> {
 fn now(machine: &Machine, fan: &Fan) -> String {
     let chip = &machine.chips[fan.chip];
     let duty = chip.duty(&machine.sys, &fan.pwm).map(|duty| format!("{:.0} %", duty * 100.0));
-    let speed = fan.tachometer.as_ref().map(|input| chip.speed(&machine.sys, input));
-    let speed = match speed {
+    let speed = match fan.speed(machine) {
         Some(Ok(speed)) => format!("{:.0} rpm", speed.0),
         _ => "no speed".to_owned(),
     };
@@ -115,7 +115,7 @@ fn table(machine: &Machine, fan: &Fan) -> Result<String> {
         chip: chip.name.clone(),
         device: chip.device.clone(),
         pwm: fan.pwm.clone(),
-        tachometer: fan.tachometer.clone(),
+        tachometer: fan.tachometers.clone(),
         label: fan.label.clone(),
     };
     Ok(format!("[[machine.fans]]\n{}", toml::to_string(&stated)?))

@@ -62,6 +62,7 @@ pub fn run(args: &MachineArgs) -> Result<()> {
 fn text(report: &Report) -> String {
     let Report { cpus, cores, sockets, signals, controls, policies, conflicts, .. } = report;
     let mut text = format!("CPUs {cpus}, cores {cores}, sockets {sockets}. Nothing was changed.\n");
+    text.extend(report.apart.iter().map(|apart| format!("{apart}\n")));
     for (title, found) in [("Signals", signals), ("Controls", controls)] {
         let _ = write!(text, "\n{title}\n{}\n{}", table(found), absent(found));
     }

@@ -24,6 +24,7 @@ use super::share::{Written, some_tolerance, tolerance};
 use super::trial;
 use crate::exit::usage;
 use crate::metrics::names::Names;
+use crate::output;
 
 /// Where it is.
 pub const FILE: &str = "/etc/ebb/ebb.toml";
@@ -220,8 +221,7 @@ fn address<'de, D: Deserializer<'de>>(from: D) -> Result<Option<SocketAddr>, D::
 
 /// A file in a folder that systemd has made for the service, and names in `variable`.
 fn of_service(variable: &str, file: &str) -> Option<PathBuf> {
-    let folder = std::env::var_os(variable).filter(|path| !path.is_empty())?;
-    Some(Path::new(&folder).join(file))
+    output::in_service(&std::env::var_os(variable)?, file)
 }
 
 /// What is wrong with a value, and the key that it stands under.

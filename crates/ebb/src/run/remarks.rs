@@ -139,8 +139,12 @@ fn say_uncapped(remarks: &mut Remarks, host: &Host, is_budgeted: bool, apply: bo
         let (drive, model) = (&parts.drive, &parts.drive.model);
         let id = drive.id.as_ref().unwrap_or(&drive.name);
         if let Some((most, why)) = parts.most() {
-            let what =
-                if parts.is_silent() { "does not say what it is" } else { "has no power states" };
+            let is_absurd = parts.identity.iter().any(|identity| identity.absurd.is_some());
+            let what = match parts.is_silent() {
+                true => "does not say what it is",
+                false if is_absurd => "has no power states that can be believed",
+                false => "has no power states",
+            };
             remarks.say(format!("{id} {what}: it counts in ssd_budget with {most}, {why}"));
         } else if parts.is_unknown() {
             let text = format!(

@@ -13,6 +13,7 @@ use ebb_policy::units::{Bytes, Nanos};
 
 use crate::exit::usage;
 use crate::log::Level;
+use crate::output::in_service;
 
 /// Options of `ebb serve`.
 #[derive(Debug, Default, Args)]
@@ -233,8 +234,8 @@ impl Options {
 
     /// Where the control socket is, if there is one.
     pub fn control(&self) -> Option<PathBuf> {
-        let folder = || std::env::var_os("RUNTIME_DIRECTORY").filter(|path| !path.is_empty());
-        self.control.clone().or_else(|| Some(Path::new(&folder()?).join("serve.sock")))
+        let own = || in_service(&std::env::var_os("RUNTIME_DIRECTORY")?, "serve.sock");
+        self.control.clone().or_else(own)
     }
 
     /// Where to listen, and how.

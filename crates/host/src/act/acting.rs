@@ -90,7 +90,7 @@ impl Acting {
         let fan = |fan: &Fan| {
             let (duty, mode) = fan_places(machine, fan);
             let mode = mode.as_ref().and_then(find);
-            Some(FanControl::new(find(&duty)?, mode, fan.tachometer.is_some()))
+            Some(FanControl::new(find(&duty)?, mode, !fan.tachometers.is_empty()))
         };
         let drive = |parts: &crate::find::layout::DriveParts| {
             let cap = parts.cap();
@@ -179,13 +179,16 @@ impl Acting {
         let drive = |place: usize| {
             self.drives.iter().position(|at| at.as_ref().is_some_and(|(at, _)| *at == place))
         };
-        let rests = |place: usize| {
-            let mut all = self.domains.iter().chain(&self.reactors);
-            let its = all.find(|domain| [domain.max, domain.min].contains(&place));
-            its.is_some_and(|domain| domain.rests(&offline))
-        };
-        let is = |place: usize| drive(place).is_some_and(&sleeps) || rests(place);
+        let is =
+            |place: usize| drive(place).is_some_and(&sleeps) || self.rests(place, &offline);
         (0..self.steering.count()).map(is).collect()
+    }
+
+    /// Whether a place is of CPUs that are all `offline`.
+    fn rests(&self, place: usize, offline: &[u16]) -> bool {
+        let mut all = self.domains.iter().chain(&self.reactors);
+        let its = all.find(|domain| [domain.max, domain.min].contains(&place));
+        its.is_some_and(|domain| domain.rests(offline))
     }
 
     /// Compares what is set with what the machine says now.
@@ -231,7 +234,9 @@ impl Acting {
     #[must_use]
     pub fn failing(&self) -> usize {
         let fans = self.fans.iter().flatten().filter(|fan| fan.is_failing(&self.steering));
-        self.steering.failing() + fans.count()
+        // What is of CPUs that are not there has nothing to follow.
+        let offline = self.resting();
+        self.steering.failing(|at| self.rests(at, &offline)) + fans.count()
     }
 
     /// Where it acts.

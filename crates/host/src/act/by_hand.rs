@@ -192,8 +192,7 @@ pub struct HeldFans<'a> {
 
 struct Held {
     name: String,
-    chip: usize,
-    tachometer: Option<String>,
+    fan: Fan,
     duty: Place,
     mode: Option<Place>,
     /// What its mode and duty read back as.
@@ -227,8 +226,7 @@ impl<'a> HeldFans<'a> {
             let (duty, mode) = fan_places(machine, fan);
             held.push(Held {
                 name: fan.name(machine),
-                chip: fan.chip,
-                tachometer: fan.tachometer.clone(),
+                fan: fan.clone(),
                 duty,
                 mode,
                 is: (None, String::new()),
@@ -308,8 +306,8 @@ impl Held {
             let why = "somebody else sets it; stop that first (ebb probe names who may be)";
             return Err(self.refused(why.to_owned()));
         }
-        let Some(tachometer) = &self.tachometer else { return Ok(None) };
-        let speed = machine.chips[self.chip].speed(&machine.sys, tachometer).ok();
+        let Some(speed) = self.fan.speed(machine) else { return Ok(None) };
+        let speed = speed.ok();
         if speed.is_some_and(|speed| speed.0 > 0.0) {
             self.still = 0;
             return Ok(speed);

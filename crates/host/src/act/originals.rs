@@ -19,6 +19,7 @@ use crate::sys::{Absent, Sys, cpus};
 /// Version of the file, and the oldest that is read: 1 had no disks, 2 did not know what was set.
 const SCHEMA: u32 = 3;
 const OLDEST: u32 = 1;
+const NEWER: u32 = SCHEMA + 1;
 /// Its name in the state folder.
 const FILE: &str = "originals.json";
 
@@ -128,11 +129,7 @@ impl Originals {
     /// # Errors
     /// What of it is not what Ebb writes.
     pub fn parse(text: &[u8]) -> Result<Self, String> {
-        #[derive(Deserialize)]
-        struct Schema {
-            schema: u32,
-        }
-        let Schema { schema } = serde_json::from_slice(text).map_err(|error| error.to_string())?;
+        let schema = schema(text)?;
         if !(OLDEST..=SCHEMA).contains(&schema) {
             return Err(format!("has schema {schema}, this version reads {OLDEST} to {SCHEMA}"));
         }
@@ -158,6 +155,16 @@ impl Originals {
         let mut places = BTreeSet::new();
         self.originals.iter().all(|original| places.insert(&original.place))
     }
+}
+
+/// Which version wrote it.
+fn schema(text: &[u8]) -> Result<u32, String> {
+    #[derive(Deserialize)]
+    struct Schema {
+        schema: u32,
+    }
+    let read: Result<Schema, _> = serde_json::from_slice(text);
+    read.map(|read| read.schema).map_err(|error| error.to_string())
 }
 
 /// A file of version 1, whose partitions of CPUs are nothing that is set any more, for Linux can
@@ -203,9 +210,12 @@ impl State {
     /// # Errors
     /// Where the file cannot be read, or is not what Ebb writes.
     pub fn load(&self) -> Result<Option<Originals>, StateError> {
-        let broken = |reason| StateError::Broken { path: self.path.join(FILE), reason };
+        let path = self.path.join(FILE);
         let Some(text) = owned::read(&self.folder, &self.path, FILE)? else { return Ok(None) };
-        Originals::parse(&text).map(Some).map_err(broken)
+        match (Originals::parse(&text), schema(&text)) {
+            (Err(_), Ok(schema @ NEWER..)) => Err(StateError::Newer { path, schema }),
+            (read, _) => read.map(Some).map_err(|reason| StateError::Broken { path, reason }),
+        }
     }
 
     /// Puts `found` on disk beside what is there already, which stays as it is.
@@ -216,11 +226,14 @@ impl State {
     pub fn save(&self, boot: &str, found: Vec<Original>) -> Result<Originals, StateError> {
         let mut all = self.load()?.unwrap_or_default();
         // Of an earlier start only what outlives one is still to be set back.
-        if all.boot != boot {
+        if !all.boot.is_empty() && !boot.is_empty() && all.boot != boot {
             all.originals.retain(|original| original.place.survives_reboot());
             all.tasks.clear();
         }
-        (all.schema, all.boot) = (SCHEMA, boot.to_owned());
+        all.schema = SCHEMA;
+        if !boot.is_empty() {
+            all.boot = boot.to_owned();
+        }
         for original in found {
             assert!(original.place.is_listed(), "{} is saved and not on the list", original.place);
             match all.originals.iter_mut().find(|known| known.place == original.place) {
@@ -535,7 +548,25 @@ mod tests {
             fs::write(folder.path().join(FILE), text).unwrap();
             let error = state.save("a", vec![original("x", "1")]).unwrap_err().to_string();
             assert!(error.contains("originals.json: "), "{error}");
+            // What a newer version knows is not lost.
+            let newer = text.contains("\"schema\": 9");
+            assert_eq!(error.contains("restore with that version"), newer, "{error}");
+            assert_eq!(error.contains("remove the file"), !newer, "{error}");
             assert_eq!(fs::read_to_string(folder.path().join(FILE)).unwrap(), text);
+        }
+    }
+
+    /// A sandbox may hide which start of the machine it is: that is no reason to take it for another,
+    /// which would have reset what is kept here.
+    #[test]
+    fn a_start_that_nobody_knows_is_no_other_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let state = State::open(folder.path()).unwrap();
+        for (boot, group, known, count) in
+            [("", "w", "", 1), ("a", "x", "a", 2), ("", "y", "a", 3), ("b", "z", "b", 1)]
+        {
+            let all = state.save(boot, vec![original(group, "1")]).unwrap();
+            assert_eq!((&*all.boot, all.originals.len()), (known, count), "{boot}");
         }
     }
 

@@ -8,6 +8,7 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, Stat};
+use rustix::io::Errno;
 use rustix::fs::{fstat, fsync, openat, renameat, stat, unlinkat};
 use rustix::process::geteuid;
 
@@ -37,6 +38,17 @@ pub enum StateError {
         /// What is wrong with it.
         reason: String,
     },
+    /// A newer version wrote it, and knows what it says.
+    #[error(
+        "{}: has schema {schema}, which a newer version of ebb wrote: restore with that version",
+        .path.display()
+    )]
+    Newer {
+        /// The file.
+        path: PathBuf,
+        /// Its schema.
+        schema: u32,
+    },
     /// Others than root and us could have written it.
     #[error("{}: {wrong}; {remedy}", .path.display())]
     Unsafe {
@@ -61,6 +73,9 @@ pub enum StateError {
 fn hint(error: &io::Error) -> String {
     match error.kind() {
         ErrorKind::PermissionDenied => format!("; {}", Capability::DacOverride.remedy()),
+        _ if error.raw_os_error() == Some(Errno::LOOP.raw_os_error()) => {
+            ": a symbolic link in place of a file of ebb is not followed; put the file there".into()
+        }
         _ => String::new(),
     }
 }

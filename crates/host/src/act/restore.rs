@@ -242,7 +242,8 @@ fn recalling(machine: &Machine, all: &Originals) -> Machine {
 }
 
 fn is_same_boot(machine: &Machine, all: &Originals) -> bool {
-    machine.boot().is_none_or(|boot| boot == all.boot)
+    // One that could not be read may be this one.
+    machine.boot().is_none_or(|boot| all.boot.is_empty() || boot == all.boot)
 }
 
 /// The tasks of this start of the machine that setting everything back may unbind, which are on

@@ -484,8 +484,10 @@ impl Steering {
 
     /// How many places do not take what they are given, or are somebody else's.
     #[must_use]
-    pub fn failing(&self) -> usize {
-        self.held.iter().filter(|held| held.yielded || held.refused.is_some()).count()
+    pub fn failing(&self, rests: impl Fn(usize) -> bool) -> usize {
+        let is_failing = |held: &Held| held.yielded || held.refused.is_some();
+        let all = self.held.iter().enumerate();
+        all.filter(|(at, held)| is_failing(held) && !rests(*at)).count()
     }
 
     /// Whether a place does not take what it is given.

@@ -1,5 +1,5 @@
-//! Which tachometer belongs to which PWM: each fan in turn at full speed, slower, and at full speed
-//! again; what follows is its own. Temperatures are watched, everything is on disk before the first
+//! Which tachometers belong to which PWM: each fan in turn at full speed, slower, and at full speed
+//! again; those that follow are its own. Temperatures are watched, everything is on disk before the first
 //! write, and is set back at the end, by `ebb restore` if this was killed.
 
 use std::thread;
@@ -18,6 +18,9 @@ use crate::find::machine::Machine;
 const SLOWER: u8 = 153;
 /// A tachometer that falls by this share, and comes back, follows.
 const FOLLOWS: f64 = 0.1;
+/// Fans of one duty fall by about the same share: those that fall by less than this part of the
+/// largest are dragged along by its air.
+const ALIKE: f64 = 0.5;
 /// Time from one look at the temperatures to the next.
 const LOOK: Duration = Duration::from_millis(500);
 
@@ -56,12 +59,13 @@ pub fn sweep(
         let bench = Bench { machine, heat: &heat, settle, stopped };
         let follows = bench.try_one(fan)?;
         let name = fan.name(machine);
-        tell(match &follows {
-            Some(tachometer) => format!("{name}: {tachometer} follows it"),
-            None => format!("{name}: no tachometer follows it"),
+        tell(match &follows[..] {
+            [] => format!("{name}: no tachometer follows it"),
+            [one] => format!("{name}: {one} follows it"),
+            several => format!("{name}: {} follow it", several.join(", ")),
         });
-        fan.left = follows.is_none().then(|| "no tachometer follows it".to_owned());
-        fan.tachometer = follows;
+        fan.left = follows.is_empty().then(|| "no tachometer follows it".to_owned());
+        (fan.tachometers, fan.strays) = (follows, Vec::new());
         Ok(())
     };
     let done = tried.into_iter().try_for_each(&mut one);
@@ -78,9 +82,9 @@ struct Bench<'a> {
 }
 
 impl Bench<'_> {
-    /// The tachometer of the fan's chip that follows its duty most; its mode and duty are back
-    /// before the next one is tried.
-    fn try_one(&self, fan: &Fan) -> Result<Option<String>, SweepError> {
+    /// The tachometers of the fan's chip that follow its duty; its mode and duty are back before the
+    /// next one is tried.
+    fn try_one(&self, fan: &Fan) -> Result<Vec<String>, SweepError> {
         let (duty, mode) = fan_places(self.machine, fan);
         let before = [Some(&duty), mode.as_ref()];
         let before = before.map(|place| place.map(|one| read(self.machine, one)));
@@ -91,8 +95,8 @@ impl Bench<'_> {
                 let _ = write(self.machine, place, &value);
             }
         }
-        let Ok([full, slower, again]) = <[_; 3]>::try_from(speeds?) else { return Ok(None) };
-        let mut most: Option<(f64, String)> = None;
+        let Ok([full, slower, again]) = <[_; 3]>::try_from(speeds?) else { return Ok(Vec::new()) };
+        let mut falls: Vec<(f64, String)> = Vec::new();
         for (((tachometer, full), (_, slower)), (_, again)) in
             full.into_iter().zip(slower).zip(again)
         {
@@ -102,11 +106,13 @@ impl Bench<'_> {
                 let duty = f64::from(SLOWER) / 255.0;
                 return Err(SweepError::Stopped { of: tachometer, duty });
             }
-            if fall >= FOLLOWS && most.as_ref().is_none_or(|(known, _)| fall > *known) {
-                most = Some((fall, tachometer));
+            if fall >= FOLLOWS {
+                falls.push((fall, tachometer));
             }
         }
-        Ok(most.map(|(_, tachometer)| tachometer))
+        let most = falls.iter().map(|(fall, _)| *fall).fold(0.0, f64::max);
+        falls.retain(|(fall, _)| *fall >= ALIKE * most);
+        Ok(falls.into_iter().map(|(_, tachometer)| tachometer).collect())
     }
 
     /// What the tachometers say at each duty; less where the fan does not take one.

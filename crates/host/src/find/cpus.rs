@@ -138,6 +138,8 @@ pub struct Cpus {
     pub left: Vec<(String, String)>,
     /// CPUs online that are not anybody's: isolated (`isolcpus=`), or of a partition.
     pub apart: Vec<u16>,
+    /// Those of them that are isolated.
+    pub isolated: Vec<u16>,
 }
 
 impl Cpus {
@@ -182,22 +184,37 @@ impl Cpus {
         let mut apart = online;
         let shared = shared(sys, &apart);
         apart.retain(|cpu| !shared.contains(cpu));
-        Ok(Self { cpus, policies, sockets, arch, left, apart })
+        let isolated = isolated(sys);
+        Ok(Self { cpus, policies, sockets, arch, left, apart, isolated })
     }
 
     /// Cores on which any task may run.
     pub fn shared_cores(&self) -> impl Iterator<Item = &Cpu> {
-        self.cores().filter(|core| !core.siblings.iter().all(|cpu| self.apart.contains(cpu)))
+        self.cores().filter(|core| !self.is_apart(core))
     }
 
-    /// What an operator should know of the others.
+    /// Whether no CPU of its core is anybody's.
+    fn is_apart(&self, cpu: &Cpu) -> bool {
+        cpu.siblings.iter().all(|cpu| self.apart.contains(cpu))
+    }
+
+    /// What an operator should know of the others, but those that `machine.groups` names.
     #[must_use]
-    pub fn apart_remark(&self) -> Option<String> {
-        (!self.apart.is_empty()).then(|| {
+    pub fn apart_remark(&self, named: impl Fn(u16) -> bool) -> Option<String> {
+        let is_named = |cpu: &Cpu| cpu.siblings.iter().any(|cpu| named(*cpu));
+        let apart = self.cpus.iter().filter(|cpu| self.is_apart(cpu) && !is_named(cpu));
+        let apart = apart.map(|cpu| cpu.number);
+        let (isolated, of_groups): (Vec<_>, Vec<_>) =
+            apart.partition(|cpu| self.isolated.contains(cpu));
+        let kinds = [(isolated, "isolated (isolcpus=)"), (of_groups, "of a cpuset partition")];
+        let kinds = kinds.iter().filter(|(cpus, _)| !cpus.is_empty());
+        let kinds: Vec<_> =
+            kinds.map(|(cpus, why)| format!("CPUs {} are {why}", cpu_list(cpus))).collect();
+        (!kinds.is_empty()).then(|| {
             format!(
-                "CPUs {} are isolated or in a partition: no policy sets anything of their cores \
-                 unless machine.groups names them",
-                cpu_list(&self.apart)
+                "{}: their cores are not counted, and no policy sets anything of them unless \
+                 machine.groups names them",
+                kinds.join(", ")
             )
         })
     }
@@ -229,14 +246,20 @@ impl Cpus {
 /// of a partition are its own. All, where that would be none.
 #[must_use]
 pub fn shared(sys: &Sys, online: &[u16]) -> Vec<u16> {
-    let read = |path: &str| sys.cpus(path).ok();
-    let isolated = read("sys/devices/system/cpu/isolated").unwrap_or_default();
-    let groups = read("sys/fs/cgroup/cpuset.cpus.effective").filter(|cpus| !cpus.is_empty());
+    let isolated = isolated(sys);
+    let groups = sys.cpus("sys/fs/cgroup/cpuset.cpus.effective").ok();
+    let groups = groups.filter(|cpus| !cpus.is_empty());
     let is_shared = |cpu: &u16| {
         !isolated.contains(cpu) && groups.as_ref().is_none_or(|cpus| cpus.contains(cpu))
     };
     let shared: Vec<_> = online.iter().copied().filter(is_shared).collect();
     if shared.is_empty() { online.to_vec() } else { shared }
+}
+
+/// Those that the kernel balances no load on. Those of `nohz_full=` alone are not among them: it
+/// gives them tasks as it does others.
+fn isolated(sys: &Sys) -> Vec<u16> {
+    sys.cpus(format!("{ROOT}/isolated")).unwrap_or_default()
 }
 
 /// The CPUs of each one's core, itself included: those that the kernel says, as far as they are

@@ -7,10 +7,12 @@
 
 use std::path::Path;
 
+use ebb_policy::units::Rpm;
+
 use crate::find::chips::{self, COOLANT, Of};
 use crate::find::hwmon::{Chip, fault, is_of};
 use crate::find::machine::Machine;
-use crate::sys::Sys;
+use crate::sys::{Absent, Sys};
 
 /// Drivers of liquid coolers: their fans follow the coolant.
 const LIQUID: [&str; 9] = [
@@ -43,8 +45,8 @@ pub struct StatedFan {
     pub device: Option<String>,
     /// Such as `pwm2`.
     pub pwm: String,
-    /// Such as `fan2`; `None` where it has none.
-    pub tachometer: Option<String>,
+    /// Such as `fan2`; several where one PWM drives several fans, none where nobody sees it turn.
+    pub tachometers: Vec<String>,
     /// What the operator calls it.
     pub label: String,
 }
@@ -56,8 +58,10 @@ pub struct Fan {
     pub chip: usize,
     /// Such as `pwm1`.
     pub pwm: String,
-    /// Such as `fan1`.
-    pub tachometer: Option<String>,
+    /// Such as `fan1`: of each fan that it drives, as far as that is known.
+    pub tachometers: Vec<String>,
+    /// Those that turn and may be its own, for no PWM has their numbers: seen to stop alone.
+    pub strays: Vec<String>,
     /// The chip's label of the fan, or the operator's.
     pub label: String,
     /// Why Ebb does not steer it; `None` where it may.
@@ -105,7 +109,8 @@ impl Fans {
                 continue;
             };
             let mut fan = all.remove(at);
-            fan.tachometer.clone_from(&one.tachometer);
+            fan.tachometers.clone_from(&one.tachometers);
+            fan.strays.clear();
             if !one.label.is_empty() {
                 fan.label.clone_from(&one.label);
             }
@@ -141,29 +146,31 @@ impl Fans {
             format!("machine.fans: {name} is not here; ebb probe --fans shows what is")
         });
         let blind =
-            counted.iter().filter(|(_, fan)| fan.left.is_none() && fan.tachometer.is_none());
+            counted.iter().filter(|(_, fan)| fan.left.is_none() && fan.tachometers.is_empty());
         let blind =
             blind.map(|(name, _)| format!("{name}: no tachometer, nobody would see it stop"));
-        left.chain(missing).chain(blind).collect()
+        let strays = counted.iter().filter(|(_, fan)| fan.left.is_none());
+        let strays = strays.filter_map(|(name, fan)| Some(format!("{name}: {}", fan.doubtful()?)));
+        left.chain(missing).chain(blind).chain(strays).collect()
     }
 
-    /// Every tachometer: those of the counted fans by the fan's number, others by their chip.
-    pub(crate) fn tachometers<'a>(
-        &'a self,
-        machine: &'a Machine,
-    ) -> Vec<(String, &'a Chip, &'a str)> {
+    /// How fast all turn, and the file that says so: the counted fans by their numbers, other
+    /// tachometers by their chip.
+    pub(crate) fn speeds(&self, machine: &Machine) -> Vec<(String, String, Result<Rpm, Absent>)> {
         let mut all = Vec::new();
         let mut taken = Vec::new();
         for (number, fan) in self.fans.iter().enumerate() {
-            let Some(input) = fan.tachometer.as_deref() else { continue };
-            all.push((format!("fan{number}"), &machine.chips[fan.chip], input));
-            taken.push((fan.chip, input));
+            let Some((file, speed)) = fan.slowest(machine) else { continue };
+            all.push((format!("fan{number}"), file, speed));
+            taken.extend(fan.tachometers.iter().map(|input| (fan.chip, input.as_str())));
         }
         for (at, chip) in machine.chips.iter().enumerate() {
             let of = chips::shown(&chip.name, &[chip.device.as_deref().unwrap_or_default()]);
             let others = chip.fans.iter().filter(|fan| !taken.contains(&(at, fan.as_str())));
-            let name = |fan: &String| format!("{fan} of {of}");
-            all.extend(others.map(|fan| (name(fan), chip, fan.as_str())));
+            let one = |fan: &String| {
+                (format!("{fan} of {of}"), chip.file(fan), chip.speed(&machine.sys, fan))
+            };
+            all.extend(others.map(one));
         }
         all
     }
@@ -178,6 +185,39 @@ impl Fan {
         format!("{} of {}", self.pwm, chips::shown(&chip.name, &[device, &self.label]))
     }
 
+    /// How fast it turns, and the file that says so: the slowest of the fans that it drives does,
+    /// so that one that stands still is seen. `None` where it has no tachometer.
+    fn slowest(&self, machine: &Machine) -> Option<(String, Result<Rpm, Absent>)> {
+        let chip = &machine.chips[self.chip];
+        let all = self.tachometers.iter();
+        let read = all.map(|input| (chip.file(input), chip.speed(&machine.sys, input)));
+        // One that says nothing is the slowest.
+        let speed = |one: &Result<Rpm, Absent>| one.as_ref().map_or(-1.0, |speed| speed.0);
+        read.min_by(|(_, a), (_, b)| speed(a).total_cmp(&speed(b)))
+    }
+
+    /// How fast it turns, by the slowest of the fans that it drives; still where one stands still
+    /// that may be its own. `None` where it has no tachometer.
+    #[must_use]
+    pub fn speed(&self, machine: &Machine) -> Option<Result<Rpm, Absent>> {
+        let (_, speed) = self.slowest(machine)?;
+        let turns = |input: &String| machine.chips[self.chip].speed(&machine.sys, input);
+        let stands = self.strays.iter().any(|input| turns(input) == Ok(Rpm(0.0)));
+        Some(if stands { Ok(Rpm(0.0)) } else { speed })
+    }
+
+    /// That nobody knows whether it drives further fans.
+    #[must_use]
+    pub fn doubtful(&self) -> Option<String> {
+        (!self.strays.is_empty()).then(|| {
+            format!(
+                "it may drive {} as well, and counts as stopped where one of them stops: ebb \
+                 probe --fans --sweep finds out, and [[machine.fans]] says so",
+                self.strays.join(", ")
+            )
+        })
+    }
+
     /// Sees whether one of the board could be set back, and whether its tachometer is a guess.
     fn check(&mut self, machine: &Machine) {
         self.left = settable(machine, self);
@@ -186,7 +226,7 @@ impl Fan {
             self.left = Some(format!(
                 "that {} is its tachometer is a guess: ebb probe --fans --sweep finds out, and \
                  [[machine.fans]] says so",
-                self.tachometer.as_deref().unwrap_or("none")
+                self.tachometers.first().map_or("none", String::as_str)
             ));
         }
     }
@@ -211,10 +251,11 @@ fn of_chip(machine: &Machine, at: usize, chip: &Chip) -> Vec<Fan> {
         let text = tachometer.as_ref().and_then(|fan| machine.sys.text(file(fan)).ok());
         text.unwrap_or_default()
     };
-    let tachometers = pairs(chip);
+    let (tachometers, strays) = (pairs(chip), strays(machine, chip));
     let fans = chip.pwms.iter().zip(tachometers).map(|(pwm, tachometer)| {
         let (label, pwm) = (label(&tachometer), pwm.clone());
-        Fan { chip: at, pwm, tachometer, label, left: None, doubt: false }
+        let tachometers = tachometer.into_iter().collect();
+        Fan { chip: at, pwm, tachometers, strays: strays.clone(), label, left: None, doubt: false }
     });
     let foreign = foreign(machine, chip);
     fans.map(|mut fan| {
@@ -234,6 +275,17 @@ fn pairs(chip: &Chip) -> Vec<Option<String>> {
         return chip.fans.iter().cloned().map(Some).collect();
     }
     chip.pwms.iter().map(own).collect()
+}
+
+/// The tachometers that turn and whose numbers no PWM has: each is of a fan that nothing steers, or
+/// of a wall of fans that one of the PWMs drives.
+fn strays(machine: &Machine, chip: &Chip) -> Vec<String> {
+    let is_own = |fan: &String| chip.pwms.iter().any(|pwm| number(pwm) == number(fan));
+    let turns = |fan: &String| chip.speed(&machine.sys, fan).is_ok_and(|speed| speed.0 > 0.0);
+    if is_guess(chip) {
+        return Vec::new();
+    }
+    chip.fans.iter().filter(|fan| !is_own(fan) && turns(fan)).cloned().collect()
 }
 
 /// Whether a chip has as many tachometers as PWMs, and they are numbered otherwise: then equal
@@ -292,7 +344,7 @@ fn labelled(fan: &Fan) -> Option<&'static str> {
 
 /// Why nobody would see it stop.
 fn unseen(machine: &Machine, chip: &Chip, fan: &Fan) -> Option<&'static str> {
-    let Some(tachometer) = &fan.tachometer else {
+    let Some(tachometer) = fan.tachometers.first() else {
         return Some("no tachometer has its number: nobody would see it stop");
     };
     match chip.speed(&machine.sys, tachometer) {
@@ -307,10 +359,9 @@ fn unseen(machine: &Machine, chip: &Chip, fan: &Fan) -> Option<&'static str> {
 
 /// That the tachometer which the operator names is not there.
 fn lacks(machine: &Machine, fan: &Fan) -> Option<String> {
-    let tachometer = fan.tachometer.as_ref()?;
-    let is_there = machine.chips[fan.chip].fans.contains(tachometer);
-    let why = || format!("its chip has no {tachometer}: ebb probe --fans shows what there is");
-    (!is_there).then(why)
+    let known = &machine.chips[fan.chip].fans;
+    let missing = fan.tachometers.iter().find(|one| !known.contains(one))?;
+    Some(format!("its chip has no {missing}: ebb probe --fans shows what there is"))
 }
 
 /// Why a fan could not be set back: its mode and its duty are one thing.

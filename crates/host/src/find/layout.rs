@@ -256,6 +256,13 @@ impl DriveParts {
         ))
     }
 
+    /// What an operator should know of power states that cannot be.
+    #[must_use]
+    pub fn absurd_remark(&self) -> Option<String> {
+        let remark = self.identity.as_ref()?.absurd_remark()?;
+        Some(format!("{}: {remark}", self.drive.id.as_ref().unwrap_or(&self.drive.name)))
+    }
+
     /// What an operator should know of its cap.
     #[must_use]
     pub fn limit_remark(&self) -> Option<String> {
@@ -329,6 +336,11 @@ pub struct Layout {
 }
 
 impl Stated {
+    /// Whether a group of cores has this CPU.
+    pub(crate) fn names(&self, cpu: u16) -> bool {
+        self.groups.iter().any(|group| group.cpus.contains(&cpu))
+    }
+
     /// The groups that a budget of the whole server may hold back.
     fn yielding(&self) -> impl Iterator<Item = Yielding> {
         let of = |best_effort| move |group: &String| Yielding { group: group.clone(), best_effort };
@@ -529,6 +541,13 @@ fn groups(
         groups.push(cores);
     }
     Ok(groups)
+}
+
+/// How many cores policies have; where what is stated cannot be, as if nothing was.
+pub(crate) fn cores(machine: &Machine, stated: &Stated) -> usize {
+    let groups = reactors(machine, stated).and_then(|its| groups(machine, stated, &its));
+    let count = |groups: Vec<Vec<Core>>| groups.iter().map(Vec::len).sum();
+    groups.map_or_else(|_| machine.cpus.shared_cores().count(), count)
 }
 
 /// Drives, with what their controllers say of themselves.

@@ -86,6 +86,7 @@ mod tests {
             serial: String::new(),
             model: String::new(),
             states: caps.iter().map(state).collect(),
+            absurd: None,
             idle: caps.iter().map(|watts| Some(Watts(watts / 10.0))).collect(),
             warning: None,
             limits_power,

@@ -13,6 +13,10 @@ pub const HEALTH: usize = 512;
 /// Where a drive warns, in °C: it works at 50 by any maker's data sheet. Firmware says 0 °C or all
 /// bits set where nobody has filled that in.
 const LIMITS: RangeInclusive<f64> = 50.0..=150.0;
+/// More than any drive draws: what a slot of PCI Express supplies (75 W, PCI Express Card
+/// Electromechanical Specification); the largest form factor of drives has 70 W (E3.L 2T,
+/// SFF-TA-1008).
+const SLOT: Watts = Watts(75.0);
 /// Zero kelvin.
 const ZERO: f64 = 273.15;
 /// Where the power state descriptors begin, and the length of one.
@@ -26,8 +30,10 @@ pub struct Identity {
     pub serial: String,
     /// Model number.
     pub model: String,
-    /// Its power states, by number.
+    /// Its power states, by number; 0 W of one that says no power, or more than a drive can draw.
     pub states: Vec<PowerStateSpec>,
+    /// The first of its states that says more than a drive can draw, and what it says.
+    pub absurd: Option<(usize, Watts)>,
     /// What an idle drive draws in each of them, where it says so.
     pub idle: Vec<Option<Watts>>,
     /// Where it warns of its temperature (WCTEMP).
@@ -57,6 +63,16 @@ impl Identity {
         self.states.iter().map(cap).collect()
     }
 
+    /// What an operator should know of its power states.
+    pub fn absurd_remark(&self) -> Option<String> {
+        let (number, power) = self.absurd?;
+        Some(format!(
+            "its power state {number} says {power}, more than any drive draws (a slot supplies \
+             {SLOT}): that state and those after it are no caps; see whether the drive's firmware \
+             has an update, and state the most that it draws under [machine.drive_watts]"
+        ))
+    }
+
     /// The hottest that it may be: where it warns, if that is what a drive can have.
     pub fn hottest(&self) -> Option<Celsius> {
         self.warning.filter(|limit| LIMITS.contains(&limit.0))
@@ -70,11 +86,18 @@ impl Identity {
         let descriptors = bytes[STATES..].chunks_exact(STATE);
         // NPSS is a number from 0, of at most 31.
         let descriptors = descriptors.take(usize::from(bytes[263].min(31)) + 1);
+        let mut states: Vec<_> = descriptors.clone().map(state).collect();
+        let absurd = states.iter().position(|state| state.max_power > SLOT);
+        let absurd = absurd.map(|number| (number, states[number].max_power));
+        let all = states.iter_mut().filter(|state| state.max_power > SLOT);
+        all.for_each(|state| state.max_power = Watts(0.0));
+        let idle = descriptors.map(|d| scaled(half(d, 16), d[18] >> 6));
         Self {
             serial: text(4, 24),
             model: text(24, 64),
-            states: descriptors.clone().map(state).collect(),
-            idle: descriptors.map(|d| scaled(half(d, 16), d[18] >> 6)).collect(),
+            states,
+            absurd,
+            idle: idle.map(|power| power.filter(|power| *power <= SLOT)).collect(),
             warning: kelvin(half(bytes, 266)),
             limits_power: bytes[98] & 1 << 4 != 0,
             apst: bytes[265] & 1 != 0,
@@ -222,6 +245,31 @@ mod tests {
         bytes[STATES + STATE..STATES + STATE + 2].fill(0);
         assert_eq!(caps(&bytes), [true, false, false]);
         assert!(Identity::parse(&bytes).states[1].operational, "it does I/O all the same");
+    }
+
+    /// 655.35 W are all bits set. Neither does a budget count with that, nor is it a cap.
+    #[test]
+    fn a_state_of_more_than_any_drive_draws_says_nothing() {
+        let mut bytes = drive();
+        bytes[STATES..STATES + 2].fill(0xff);
+        bytes[STATES + 16..STATES + 18].fill(0xff);
+        let identity = Identity::parse(&bytes);
+        assert_eq!(identity.states[0].max_power, Watts(0.0));
+        assert_eq!(identity.states[1].max_power, Watts(8.0));
+        assert!(identity.caps().iter().all(|state| !state.operational));
+        assert_eq!(identity.idle[0], None);
+        let remark = identity.absurd_remark().unwrap();
+        assert!(remark.starts_with("its power state 0 says 655.35 W, more than any"), "{remark}");
+        assert!(remark.contains("[machine.drive_watts]"), "{remark}");
+        // E3.L and cards are large, and believed.
+        for (hundredths, believed) in [(4000_u16, true), (7000, true), (7600, false)] {
+            bytes[STATES..STATES + 2].copy_from_slice(&hundredths.to_le_bytes());
+            assert_eq!(Identity::parse(&bytes).absurd.is_none(), believed, "{hundredths}");
+        }
+        // In the finer scale all bits set are 6.5 W.
+        bytes[STATES..STATES + 2].fill(0xff);
+        bytes[STATES + 3] = 1;
+        assert_eq!(Identity::parse(&bytes).absurd, None);
     }
 
     #[test]

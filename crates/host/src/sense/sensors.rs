@@ -89,8 +89,7 @@ pub struct Sensors {
     notices: Vec<Notice>,
     /// The places of which something was said.
     told: Vec<Place>,
-    /// Duty and tachometer.
-    fans: Vec<(Watched, Option<Gauge>)>,
+    fans: Vec<Turning>,
     /// That requests under way were miscounted was said.
     miscounted: bool,
 }
@@ -407,9 +406,9 @@ impl Sensors {
             let read = files.iter_mut().filter_map(|file| file.read(notices));
             *signal = read.reduce(f64::max).map(reading);
         }
-        for ((duty, speed), fan) in self.fans.iter_mut().zip(&mut signals.cooling.fans) {
-            fan.duty = duty.number::<u8>().ok().map(|duty| f64::from(duty) / 255.0);
-            fan.speed = speed.as_mut().and_then(|gauge| gauge.read(notices)).map(Rpm);
+        for (turning, fan) in self.fans.iter_mut().zip(&mut signals.cooling.fans) {
+            fan.duty = turning.duty.number::<u8>().ok().map(|duty| f64::from(duty) / 255.0);
+            fan.speed = turning.speed(notices);
         }
     }
 }
@@ -426,12 +425,34 @@ fn sum(meters: &mut [Gauge], notices: &mut Vec<Notice>) -> Option<Watts> {
     sum.filter(|sum| *sum > 0.0).map(Watts)
 }
 
-fn fans(machine: &Machine, layout: &Layout, sys: &Sys) -> Vec<(Watched, Option<Gauge>)> {
+/// One PWM: its duty, and the tachometers of the fans that it drives, or may drive.
+#[derive(Debug)]
+struct Turning {
+    duty: Watched,
+    own: Vec<Gauge>,
+    strays: Vec<Gauge>,
+}
+
+impl Turning {
+    /// As [`Fan::speed`] says.
+    fn speed(&mut self, notices: &mut Vec<Notice>) -> Option<Rpm> {
+        // Each is read, so that each is named that says nonsense.
+        let read = |gauge: &mut Gauge| gauge.read(notices).map(Rpm);
+        let own = self.own.iter_mut().map(read);
+        let slowest = own.reduce(|one, other| one.zip(other).map(|(a, b)| a.min(b)))?;
+        let mut strays = self.strays.iter_mut().map(|gauge| gauge.read(notices));
+        if strays.any(|speed| speed == Some(0.0)) { Some(Rpm(0.0)) } else { slowest }
+    }
+}
+
+fn fans(machine: &Machine, layout: &Layout, sys: &Sys) -> Vec<Turning> {
     let fan = |fan: &Fan| {
         let chip = &machine.chips[fan.chip];
         let turns = |path: String| Gauge::new(sys, path, (1.0, "rpm"), 0.0..=f64::from(FASTEST));
-        let tachometer = fan.tachometer.as_ref().map(|input| turns(chip.file(input)));
-        (Watched::new(sys, &chip.duty_file(&fan.pwm)), tachometer)
+        let gauges =
+            |inputs: &[String]| inputs.iter().map(|input| turns(chip.file(input))).collect();
+        let duty = Watched::new(sys, &chip.duty_file(&fan.pwm));
+        Turning { duty, own: gauges(&fan.tachometers), strays: gauges(&fan.strays) }
     };
     layout.fans.fans.iter().map(fan).collect()
 }

@@ -5,7 +5,7 @@ use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
 
 use super::field::{Reason, shown};
-use crate::times::moment_of;
+use crate::times::{moment_of, unknown};
 
 const SECOND: i128 = 1_000_000_000;
 const YEAR: i128 = 365 * 86_400 * SECOND;
@@ -52,7 +52,10 @@ impl Dates {
             }
         };
         found.and_then(|nanos| u64::try_from(nanos).ok()).ok_or_else(|| {
-            let text = shown(field);
+            let (known, text) = (unknown(text), shown(field));
+            if let Some(why) = known {
+                return format!("time is '{text}': {why}");
+            }
             format!("time is '{text}', no date since 1970 such as 2026-11-25T00:10:01.5Z")
         })
     }
@@ -84,6 +87,8 @@ mod tests {
         assert_eq!(second("Dec 31 23:59:58"), Ok(first - 1), "a row that is late");
         assert_eq!(second("Feb 28 23:59:59"), Ok(first + 59 * 86_400));
         assert!(second("Feb 29 00:00:00").is_err());
+        let zone = second("2026-11-29 10:10:07 CEST").unwrap_err();
+        assert!(zone.starts_with("time is '2026-11-29 10:10:07 CEST': 'CEST' is no name"), "{zone}");
         assert_eq!(second("1970-01-02 00:00:00"), Ok(86_400));
     }
 }

@@ -21,6 +21,8 @@ const TAIL: u64 = 16 << 20;
 const HEAD: u64 = 64 << 10;
 /// No line of a meter is longer.
 const LONGEST: u64 = 4096;
+/// Why such a one is none.
+const LONG: &str = "longer than a line of a meter";
 /// Lines of a command that are read and not yet taken.
 const MOST_WAITING: usize = 1024;
 /// How often a command may fail before it is given up.
@@ -40,8 +42,7 @@ pub fn file(
     let file = File::open(path).map_err(|error| format!("--meter-csv {name}: {error}"))?;
     let of = format!("external meter, by {name}");
     let about = About { name: "csv", of, accuracy, external: true };
-    let parser = Parser::default();
-    let mut tail = Tail { file, parser, at: 0, rest: Vec::new(), first: true };
+    let mut tail = Tail::new(file);
     let work = move |sink: &Sink| {
         while !sink.is_over() {
             if let Err(error) = tail.read(sink, clock) {
@@ -57,10 +58,12 @@ pub fn file(
 /// A growing file, and how far it was read.
 struct Tail {
     file: File,
-    parser: Parser,
+    lines: Lines,
     at: u64,
     /// The beginning of a line that is not complete.
     rest: Vec<u8>,
+    /// That line was longer than any, and what comes of it is of no use.
+    cut: bool,
     /// Nothing was read yet: what stands there has no time of its arrival.
     first: bool,
 }
@@ -86,11 +89,17 @@ fn read_line(from: &mut impl BufRead, line: &mut Vec<u8>) -> std::io::Result<()>
 }
 
 impl Tail {
+    fn new(file: File) -> Self {
+        let lines = Lines::default();
+        Self { file, lines, at: 0, rest: Vec::new(), cut: false, first: true }
+    }
+
     fn read(&mut self, sink: &Sink, clock: Clock) -> std::io::Result<()> {
         let length = self.file.metadata()?.len();
         if length < self.at {
             // It was begun anew.
-            (self.at, self.rest, self.parser) = (0, Vec::new(), Parser::default());
+            (self.at, self.rest, self.cut) = (0, Vec::new(), false);
+            self.lines = Lines::default();
         }
         if self.first && length > TAIL {
             self.skip_to(length - TAIL)?;
@@ -101,17 +110,20 @@ impl Tail {
         self.at += read as u64;
         let complete = bytes.iter().rposition(is_end).map_or(0, |at| at + 1);
         self.rest = bytes.split_off(complete);
-        if self.rest.len() as u64 > LONGEST {
-            self.rest.clear();
-            sink.skip("longer than a line of a meter", "");
-        }
         let old = std::mem::take(&mut self.first);
-        for line in bytes.split(is_end) {
+        let cut = complete > 0 && std::mem::take(&mut self.cut);
+        for line in bytes.split(is_end).skip(usize::from(cut)) {
             let line = String::from_utf8_lossy(line);
-            take(&mut self.parser, &line, sink, |unix| match unix {
+            self.lines.take(&line, sink, |unix| match unix {
                 Some(unix) => Some(clock.of_unix(unix)),
                 None => (!old).then(|| clock.now()),
             });
+        }
+        if self.rest.len() as u64 > LONGEST {
+            self.rest.clear();
+            if !std::mem::replace(&mut self.cut, true) {
+                sink.skip(LONG, "");
+            }
         }
         Ok(())
     }
@@ -120,31 +132,80 @@ impl Tail {
     fn skip_to(&mut self, at: u64) -> std::io::Result<()> {
         let mut from = BufReader::new(&self.file);
         let mut line = Vec::new();
-        while !self.parser.begun() && from.stream_position()? < HEAD {
+        let parser = &mut self.lines.parser;
+        while !parser.begun() && from.stream_position()? < HEAD {
             line.clear();
             if from.by_ref().take(LONGEST).read_until(b'\n', &mut line)? == 0 {
                 break;
             }
-            let _ = self.parser.line(&String::from_utf8_lossy(&line)); // It is of no use any more.
+            let _ = parser.line(&String::from_utf8_lossy(&line)); // It is of no use any more.
         }
         from.seek(SeekFrom::Start(at))?;
         self.at = at + from.by_ref().take(LONGEST).read_until(b'\n', &mut line)? as u64;
+        self.lines.first = First::Seen;
         Ok(())
     }
 }
 
-/// Hands on a line: a sample with the time that `when` makes of its own one.
-fn take(parser: &mut Parser, line: &str, sink: &Sink, when: impl Fn(Option<f64>) -> Option<f64>) {
-    match parser.line(line) {
-        Ok(Line::Sample { unix, watts }) => {
-            if let Some(at) = when(unix) {
-                sink.push(at, watts);
+/// What is known of the first line: whoever begins to listen to a meter that talks hears the end of
+/// a line, such as `23.5` of `123.5`.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+enum First {
+    /// It is still to come.
+    #[default]
+    Awaited,
+    /// It is a sample, perhaps the end of one: it counts until there is another. Whether it was
+    /// handed on.
+    Doubted(bool),
+    /// It counts for nothing.
+    Seen,
+}
+
+/// The lines of one output of a meter.
+#[derive(Debug, Default)]
+struct Lines {
+    parser: Parser,
+    first: First,
+}
+
+impl Lines {
+    /// Begins another output.
+    fn renew(&mut self) {
+        self.parser.renew();
+        self.first = First::Awaited;
+    }
+
+    /// Whether there was a sample.
+    fn has_sample(&self) -> bool {
+        self.parser.begun() || matches!(self.first, First::Doubted(_))
+    }
+
+    /// Hands on a line: a sample with the time that `when` makes of its own one.
+    fn take(&mut self, line: &str, sink: &Sink, when: impl Fn(Option<f64>) -> Option<f64>) {
+        // What a half line says of times and columns is forgotten with it.
+        let known = (self.first == First::Awaited).then(|| self.parser.clone());
+        let told = self.parser.line(line);
+        let parser = &self.parser;
+        match told {
+            Ok(Line::Sample { unix, watts }) => {
+                if self.first == First::Doubted(true) {
+                    sink.retract();
+                }
+                let at = when(unix);
+                at.into_iter().for_each(|at| sink.push(at, watts));
+                sink.assume(parser.local, parser.bare);
+                self.first = known.map_or(First::Seen, |known| {
+                    self.parser = known;
+                    First::Doubted(at.is_some())
+                });
             }
-            sink.assume(parser.local, parser.bare);
+            Ok(Line::Other) => sink.other(line),
+            Err(why) if parser.useless.is_some() => sink.fail(why),
+            Err(why) => sink.skip(&why, line),
         }
-        Ok(Line::Other) => sink.other(line),
-        Err(why) if parser.useless.is_some() => sink.fail(why),
-        Err(why) => sink.skip(&why, line),
+        if self.first == First::Awaited {
+            self.first = First::Seen;
+        }
     }
 }
 
@@ -154,11 +215,11 @@ pub fn command(text: &str, accuracy: Option<Accuracy>, clock: Clock, every: Dura
     let about = About { name: "command", of, accuracy, external: true };
     let text = text.to_owned();
     let work = move |sink: &Sink| {
-        let (mut failures, mut parser) = (0, Parser::default());
+        let (mut failures, mut all) = (0, Lines::default());
         while !sink.is_over() {
             let begun = Instant::now();
-            parser.renew();
-            match once(&text, &mut parser, sink, clock) {
+            all.renew();
+            match once(&text, &mut all, sink, clock) {
                 Ok(()) => failures = 0,
                 Err(why) => {
                     failures += 1;
@@ -178,7 +239,7 @@ pub fn command(text: &str, accuracy: Option<Accuracy>, clock: Clock, every: Dura
 }
 
 /// Runs it to its end, or until nobody wants samples any more.
-fn once(text: &str, parser: &mut Parser, sink: &Sink, clock: Clock) -> Result<(), String> {
+fn once(text: &str, all: &mut Lines, sink: &Sink, clock: Clock) -> Result<(), String> {
     let mut child = Command::new("sh")
         .args(["-c", text])
         .stdin(Stdio::null())
@@ -188,11 +249,16 @@ fn once(text: &str, parser: &mut Parser, sink: &Sink, clock: Clock) -> Result<()
         .spawn()
         .map_err(|error| format!("cannot run sh: {error}"))?;
     let lines = lines(&mut child, clock);
+    let mut take = |at: f64, line: &str| {
+        all.take(line, sink, |unix| Some(unix.map_or(at, |unix| clock.of_unix(unix))));
+        all.has_sample()
+    };
+    let (mut last, mut several) = (None, false);
     while !sink.is_over() {
         match lines.recv_timeout(Duration::from_millis(50)) {
-            Ok((at, line)) => {
-                take(parser, &line, sink, |unix| Some(unix.map_or(at, |unix| clock.of_unix(unix))))
-            }
+            Ok((at, Heard::Line(line))) => several = take(at, &line),
+            Ok((_, Heard::Long)) => sink.skip(LONG, ""),
+            Ok((at, Heard::End(line))) => last = Some((at, line)),
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => break,
         }
@@ -201,24 +267,51 @@ fn once(text: &str, parser: &mut Parser, sink: &Sink, clock: Clock) -> Result<()
         end(&mut child);
     }
     let status = child.wait().map_err(|error| error.to_string())?;
+    match last {
+        // It printed this, and ended.
+        Some((at, line)) if status.success() && !several => {
+            take(at, &line);
+        }
+        Some((_, line)) if !sink.is_over() => sink.skip("its end was lost", &line),
+        _ => {}
+    }
     if status.success() || sink.is_over() { Ok(()) } else { Err(format!("it ended with {status}")) }
 }
 
+/// What comes of a command.
+enum Heard {
+    Line(String),
+    /// What is longer than a line.
+    Long,
+    /// The last one, without an end.
+    End(String),
+}
+
 /// Its lines with the times at which they came.
-fn lines(child: &mut Child, clock: Clock) -> Receiver<(f64, String)> {
+fn lines(child: &mut Child, clock: Clock) -> Receiver<(f64, Heard)> {
     // A meter that talks faster than it is heard waits.
     let (sender, receiver) = sync_channel(MOST_WAITING);
     if let Some(from) = child.stdout.take() {
         std::thread::spawn(move || {
             let mut from = BufReader::new(from);
+            let mut cut = false;
             loop {
                 let mut line = Vec::new();
-                // A line without an end is cut: the parser refuses what is left of it.
                 if read_line(&mut from, &mut line).is_err() || line.is_empty() {
                     return;
                 }
-                let line = String::from_utf8_lossy(&line).into_owned();
-                if sender.send((clock.now(), line)).is_err() {
+                let (ended, long) = (line.last().is_some_and(is_end), line.len() as u64 >= LONGEST);
+                let text = || String::from_utf8_lossy(&line).into_owned();
+                // What follows of a line that is cut is no line.
+                let was_cut = std::mem::replace(&mut cut, false);
+                cut = !ended && (was_cut || long);
+                let heard = match ended {
+                    _ if was_cut => continue,
+                    true => Heard::Line(text()),
+                    false if long => Heard::Long,
+                    false => Heard::End(text()),
+                };
+                if sender.send((clock.now(), heard)).is_err() {
                     return;
                 }
             }
@@ -248,8 +341,54 @@ mod tests {
     use super::*;
 
     fn tail(path: &Path) -> Tail {
-        let (file, parser) = (File::open(path).unwrap(), Parser::default());
-        Tail { file, parser, at: 0, rest: Vec::new(), first: true }
+        Tail::new(File::open(path).unwrap())
+    }
+
+    fn watts() -> std::sync::Arc<Sink> {
+        Sink::new(Curve::Power(Vec::new()))
+    }
+
+    /// Whoever opens a serial line or a socket hears the end of a line first.
+    #[test]
+    fn the_end_of_a_line_is_no_sample_once_there_is_another() {
+        let heard = |command: &str| {
+            let sink = watts();
+            let ended = once(command, &mut Lines::default(), &sink, Clock::new());
+            (sink.values(), ended.is_ok())
+        };
+        for (command, values) in [
+            ("printf '23.5\\n123.5\\n123.6\\n'", &[123.5, 123.6][..]),
+            // Half a date is another date: what comes later is not before it.
+            ("printf '26-11-29T10:12:00Z;3\\n2023-11-29T10:12:01Z;13\\n'", &[13.0]),
+            ("printf '3.5 W\\n\\n13.5 W\\n'", &[13.5]),
+            // One alone is all that it says, with an end or without.
+            ("echo 23.5", &[23.5]),
+            ("printf 23.5", &[23.5]),
+            ("printf 'watts\\n23.5\\n24.5\\n'", &[23.5, 24.5]),
+            ("printf '\\n23.5\\n24.5\\n'", &[23.5, 24.5]),
+            // So is the beginning of the last.
+            ("printf '23.5\\n123.5\\n12'", &[123.5]),
+            // A line that is cut is none, in whatever parts it comes.
+            ("printf '1\\n2\\n'; head -c 9000 /dev/zero | tr '\\0' x; echo; echo 3", &[2.0, 3.0]),
+            ("printf '1\\n2\\n'; head -c 9000 /dev/zero | tr '\\0' 7; echo; echo 3", &[2.0, 3.0]),
+        ] {
+            assert_eq!(heard(command), (values.to_vec(), true), "{command}");
+        }
+        assert_eq!(heard("printf 12; exit 1"), (Vec::new(), false), "its connection broke");
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        let (sink, mut tail) = (watts(), tail(file.path()));
+        for (part, values) in [
+            ("", &[][..]),
+            ("23.5\n", &[23.5]),
+            ("123.5\n", &[123.5]),
+            (&"7".repeat(5000), &[123.5]),
+            ("7.5\n124.5\n", &[123.5, 124.5]),
+        ] {
+            file.write_all(part.as_bytes()).unwrap();
+            std::thread::sleep(Duration::from_millis(2));
+            tail.read(&sink, Clock::new()).unwrap();
+            assert_eq!(sink.values(), values, "{:.20}", part);
+        }
     }
 
     #[test]

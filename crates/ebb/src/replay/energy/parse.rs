@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
 use ebb_policy::units::Watts;
-use ebb_trace::times::{Moment, moment_of};
+use ebb_trace::times::{Moment, moment_of, unknown};
 
 use super::heading::{Heading, are_units, is_power, watts};
 
@@ -31,7 +31,7 @@ pub enum Line {
 }
 
 /// Reads lines.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Parser {
     /// What a heading has named.
     names: Option<Vec<String>>,
@@ -276,6 +276,9 @@ fn unix(text: &str, unit: f64, comma: bool) -> Result<(f64, bool), String> {
     let read = all.filter_map(|(month_first, off)| moment_of(text, month_first, Some(year + off)));
     let seconds = read.map(seconds).filter(|(seconds, _)| UNIX.contains(seconds));
     seconds.min_by(|a, b| (a.0 - now).abs().total_cmp(&(b.0 - now).abs())).ok_or_else(|| {
+        if let Some(why) = unknown(text) {
+            return why;
+        }
         "no time: write Unix seconds, or a date with a time of day such as 2026-11-29T10:12:00Z"
             .to_owned()
     })
@@ -338,6 +341,11 @@ mod tests {
                              2026-11-29T10:12:00Z",
             ),
             ("1700000000", "above 100 kW"),
+            (
+                "2026-11-29 10:12:00 CEST;50",
+                "'CEST' is no name of a time zone that means one thing: write its offset, such as \
+                 +0100, or times in UTC",
+            ),
         ] {
             assert_eq!(refused(line), why, "{line}");
         }

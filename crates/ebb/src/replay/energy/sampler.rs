@@ -122,6 +122,16 @@ impl Sink {
         self.news.notify_all();
     }
 
+    /// Takes the last sample back.
+    pub fn retract(&self) {
+        let mut told = self.told();
+        // One that others were merged with is theirs as well.
+        if std::mem::take(&mut told.merged) == 0.0 {
+            let (Curve::Power(points) | Curve::Energy(points)) = &mut told.curve;
+            points.pop();
+        }
+    }
+
     /// Something that was no sample, and the line where it is one.
     pub fn skip(&self, why: &str, line: &str) {
         let mut told = self.told();

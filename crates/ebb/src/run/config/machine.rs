@@ -69,10 +69,10 @@ pub struct Fan {
     /// What steers it, such as "pwm2".
     #[schemars(regex(pattern = "^pwm[1-9][0-9]*$"))]
     pub pwm: String,
-    /// What says how fast it turns, such as "fan2".
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(regex(pattern = "^fan[1-9][0-9]*$"))]
-    pub tachometer: Option<String>,
+    /// What says how fast it turns, such as "fan2"; a list where it drives several fans.
+    #[serde(default, skip_serializing_if = "Vec::is_empty", with = "one_or_more")]
+    #[schemars(with = "one_or_more::Inputs")]
+    pub tachometer: Vec<String>,
     /// What the operator calls it.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub label: String,
@@ -223,7 +223,7 @@ impl Machine {
             chip,
             device,
             pwm,
-            tachometer,
+            tachometers: tachometer,
             label,
         };
         self.fans.iter().cloned().map(fan).collect()
@@ -239,17 +239,47 @@ impl Machine {
             let Fan { chip, device, pwm, tachometer, .. } = fan;
             let same =
                 |other: &Fan| (&other.chip, &other.device, &other.pwm) == (chip, device, pwm);
-            let told = match tachometer {
+            let mut inputs = tachometer.iter().enumerate();
+            let wrong =
+                inputs.find(|(at, input)| !is(input, "fan") || tachometer[..*at].contains(input));
+            let told = match wrong {
                 _ if !is(pwm, "pwm") => format!("pwm = \"{pwm}\": write such as \"pwm2\""),
-                Some(input) if !is(input, "fan") => {
-                    format!("tachometer = \"{input}\": write such as \"fan2\"")
-                }
+                Some((_, input)) if is(input, "fan") => format!("{input} of {pwm} is there twice"),
+                Some((_, input)) => format!("tachometer = \"{input}\": write such as \"fan2\""),
                 _ if fans[..at].iter().any(same) => format!("{pwm} of {chip} is there twice"),
                 _ => continue,
             };
             return Err(usage(format!("machine.fans: {told}")));
         }
         Ok(())
+    }
+}
+
+/// One text, or a list of them.
+mod one_or_more {
+    use schemars::JsonSchema;
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    #[derive(Serialize, Deserialize, JsonSchema)]
+    #[serde(untagged, expecting = "write such as \"fan2\" or [\"fan1\", \"fan2\"]")]
+    #[schemars(rename = "Inputs")]
+    pub enum Inputs {
+        One(#[schemars(regex(pattern = "^fan[1-9][0-9]*$"))] String),
+        Several(#[schemars(inner(regex(pattern = "^fan[1-9][0-9]*$")))] Vec<String>),
+    }
+
+    pub fn serialize<S: Serializer>(all: &[String], to: S) -> Result<S::Ok, S::Error> {
+        match all {
+            [one] => one.serialize(to),
+            several => several.serialize(to),
+        }
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<String>, D::Error> {
+        Ok(match Inputs::deserialize(from)? {
+            Inputs::One(one) => vec![one],
+            Inputs::Several(several) => several,
+        })
     }
 }
 

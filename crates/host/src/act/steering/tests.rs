@@ -108,7 +108,7 @@ fn a_reset_is_set_right_and_a_rival_is_left_alone() {
     assert!(bench.check(130)[0].contains("theirs"));
     assert_eq!(bench.set(Some("400"), 131), Outcome::Changed);
     assert_eq!(bench.is(), "800");
-    assert_eq!(bench.steering.failing(), 1);
+    assert_eq!(bench.steering.failing(|_| false), 1);
     assert_eq!(bench.saved(), None, "no end sets it back");
     // An emergency takes it, and gives back what its owner has set.
     for second in [132, 133] {
@@ -150,7 +150,7 @@ fn what_refuses_is_told_once_and_tried_again() {
     fs::write(&path, "9000").unwrap();
     assert_eq!(bench.set(Some("500"), 8), Outcome::Refused, "not before its time");
     assert_eq!(bench.set(Some("500"), 12), Outcome::Done);
-    assert_eq!((bench.is(), bench.steering.failing()), ("500".to_owned(), 0));
+    assert_eq!((bench.is(), bench.steering.failing(|_| false)), ("500".to_owned(), 0));
 }
 
 /// A control group that ends and begins anew a thousand times is one place.
