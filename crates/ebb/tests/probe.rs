@@ -179,3 +179,64 @@ fn fans_are_proposed_to_be_pasted() {
     let (code, error) = fails(&["probe", "--fans", "--sweep", "--root", folder]);
     assert!(code == 2 && error.contains("--yes"), "{error}");
 }
+
+/// One PWM may drive several fans: with more tachometers than PWMs nobody knows which.
+#[test]
+fn a_wall_of_fans_is_named_by_a_list() {
+    let root = tempfile::tempdir().unwrap();
+    let put = |file: &str, text: &str| put(root.path(), file, text);
+    put("sys/devices/system/cpu/online", "0-3");
+    let chip = "sys/class/hwmon/hwmon1";
+    put(&format!("{chip}/name"), "w83795g");
+    put(&format!("{chip}/pwm1"), "102");
+    put(&format!("{chip}/pwm1_enable"), "2");
+    for (fan, rpm) in [(1, "5400"), (2, "5100"), (3, "5300")] {
+        put(&format!("{chip}/fan{fan}_input"), rpm);
+    }
+    let folder = root.path().to_str().unwrap();
+    let text = prints(&["probe", "--fans", "--root", folder]);
+    assert!(text.contains("# 5400 rpm at 40 %\n# it may drive fan2, fan3 as well"), "{text}");
+    let list = "tachometer = [\"fan1\", \"fan2\", \"fan3\"]";
+    put("ebb.toml", &text.replace("tachometer = \"fan1\"", list));
+    let config = path(root.path(), "ebb.toml");
+    let report = json(&["probe", "--json", "--root", folder, "--config", &config]);
+    let speeds = report["signals"].as_array().unwrap().iter();
+    let speeds: Vec<_> = speeds.filter(|row| row["name"] == "fan_speed").collect();
+    assert_eq!(
+        (speeds.len(), &speeds[0]["of"], &speeds[0]["value"]),
+        (1, &"fan0".into(), &5100.0.into())
+    );
+    for (wrong, says) in [
+        ("[\"fan1\", \"fan1\"]", "fan1 of pwm1 is there twice"),
+        ("[\"fan0\"]", "write such as \"fan2\""),
+        ("1", "write such as \"fan2\" or [\"fan1\", \"fan2\"]"),
+    ] {
+        put("ebb.toml", &text.replace("\"fan1\"", wrong));
+        let (code, error) = fails(&["config", "check", &config]);
+        assert!(code == 2 && error.contains(says), "{error}");
+    }
+}
+
+/// `isolcpus=`: one number, and why.
+#[test]
+fn probe_and_run_count_the_same_cores() {
+    let root = tempfile::tempdir().unwrap();
+    let put = |file: &str, text: &str| put(root.path(), file, text);
+    put("sys/devices/system/cpu/online", "0-7");
+    put("sys/devices/system/cpu/isolated", "4-5");
+    put("sys/fs/cgroup/cpuset.cpus.effective", "0-6");
+    put("proc/stat", "cpu  1 2 3 4 5 6 7 8");
+    let folder = root.path().to_str().unwrap();
+    let why = "CPUs 4-5 are isolated (isolcpus=), CPUs 7 are of a cpuset partition: their cores";
+    let text = prints(&["probe", "--root", folder]);
+    assert!(text.starts_with("CPUs 8, cores 5, sockets 1."), "{text}");
+    assert!(text.contains(&format!("\n{why}")), "{text}");
+    let report = json(&["probe", "--json", "--root", folder]);
+    valid("probe-1", &report);
+    assert_eq!(report["cores"], 5);
+    assert!(report["apart"].as_str().unwrap().starts_with(why));
+    let run = ["run", "--root", folder, "--policy", "pacer", "--duration", "100 ms"];
+    let done = ebb(&run);
+    let said = String::from_utf8_lossy(&done.stdout) + String::from_utf8_lossy(&done.stderr);
+    assert!(said.contains("found 5 cores") && said.contains(why), "{said}");
+}

@@ -471,11 +471,7 @@ fn pressure(machine: &Machine, name: &str, list: &mut List) -> &'static str {
 }
 
 /// NVMe controllers by what they say of themselves; `missing` says what one lacks.
-fn controllers(
-    machine: &Machine,
-    list: &mut List,
-    missing: impl Fn(&Identity) -> Option<String>,
-) {
+fn controllers(machine: &Machine, list: &mut List, missing: impl Fn(&Identity) -> Option<String>) {
     for drive in &machine.drives {
         let Some(name) = &drive.controller else { continue };
         let identity = machine.open_nvme(name).and_then(|mut controller| controller.identify());

@@ -221,7 +221,8 @@ fn a_sweep_finds_the_pairs_and_puts_everything_back() {
     let tree = crossed();
     let wall = &[(1, 1, 50), (1, 2, 45), (1, 3, 4)];
     let found = swept(&tree, &state, wall, |_| ()).unwrap();
-    assert_eq!(found, [("pwm1".to_owned(), vec!["fan1".to_owned(), "fan2".to_owned()])]);
+    let both = vec!["fan1".to_owned(), "fan2".to_owned()];
+    assert_eq!(found, [("pwm1".to_owned(), both), ("pwm2".to_owned(), Vec::new())]);
 }
 
 /// Two fans that are held, a disk whose temperature the kernel shows.

@@ -254,10 +254,10 @@ fn a_wall_of_fans_stands_still_where_one_of_them_does() {
     // Without that its number says which is its own; the others may be.
     let machine = tree.machine();
     let fans = Fans::found(&machine, &[]);
-    assert_eq!((fans.fans[0].tachometers.len(), &fans.fans[0].strays[..]), (
-        1,
-        &["fan2".to_owned(), "fan3".to_owned()][..]
-    ));
+    assert_eq!(
+        (fans.fans[0].tachometers.len(), &fans.fans[0].strays[..]),
+        (1, &["fan2".to_owned(), "fan3".to_owned()][..])
+    );
     let remarks = fans.remarks(&machine).concat();
     assert!(remarks.contains("it may drive fan2, fan3 as well"), "{remarks}");
     let mut host = Host::new(machine, &Stated::default(), &[Control::FanDuty]).unwrap();

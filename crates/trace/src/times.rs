@@ -65,7 +65,8 @@ pub fn moment_of(text: &str, month_first: bool, year: Option<i16>) -> Option<Mom
 
 /// Where the word of a time of day ends, or the zone or half begins that stands at it.
 fn clock_end(text: &str) -> usize {
-    let end = text.find([' ', ',']).filter(|at| !is_fraction(&text[*at..])).unwrap_or(text.len());
+    let ends = |at: &usize| text[*at..].starts_with([' ', ',']) && !is_fraction(&text[*at..]);
+    let end = text.char_indices().map(|(at, _)| at).find(ends).unwrap_or(text.len());
     let word = &text[..end];
     let digits = word.trim_end_matches(|letter: char| letter.is_ascii_alphabetic()).len();
     let name = &word[digits..];
@@ -284,7 +285,10 @@ fn offset(zone: &str) -> Option<i32> {
 /// zone, or a month or day of the week in another language.
 #[must_use]
 pub fn unknown(text: &str) -> Option<String> {
-    let is_clock = |text: &str| clock(text.split([' ', '+']).next().unwrap_or_default()).is_some();
+    let is_clock = |text: &str| {
+        let word = text[..clock_end(text)].split('+').next();
+        clock(word.unwrap_or_default()).is_some()
+    };
     let begins = |at: &usize| text[*at..].starts_with(|letter: char| letter.is_ascii_digit());
     let places = || text.char_indices().map(|(at, _)| at);
     let place = places().filter(begins).find(|at| {
@@ -293,9 +297,8 @@ pub fn unknown(text: &str) -> Option<String> {
     })?;
     let (day, time) = text.split_at(place);
     let behind = time[clock_end(time)..].split(" (").next().unwrap_or_default();
-    let known = |word: &&str| {
-        word.bytes().all(|byte| byte.is_ascii_digit()) || zone(word).is_some()
-    };
+    let known =
+        |word: &&str| word.bytes().all(|byte| byte.is_ascii_digit()) || zone(word).is_some();
     let words = behind.split_whitespace().map(|word| word.trim_matches([',', '[', ']']));
     let words: Vec<&str> = words.collect();
     let halves = half(&words).map_or(0, |(_, used)| used);
@@ -389,7 +392,7 @@ mod tests {
         ] {
             assert_eq!(moment(text, true).map(|moment| moment.nanos), Some(wanted), "{text}");
         }
-        let ahead = |text| moment(text, true).unwrap().ahead;
+        let ahead = |text: &str| moment(text, true).unwrap().ahead;
         assert_eq!(ahead("2026-11-29T10:10:07-05:30"), Some(-19_800));
         assert_eq!(ahead("2026-11-29T10:10:07"), None);
         for (zone, hours) in [

@@ -179,8 +179,7 @@ impl Acting {
         let drive = |place: usize| {
             self.drives.iter().position(|at| at.as_ref().is_some_and(|(at, _)| *at == place))
         };
-        let is =
-            |place: usize| drive(place).is_some_and(&sleeps) || self.rests(place, &offline);
+        let is = |place: usize| drive(place).is_some_and(&sleeps) || self.rests(place, &offline);
         (0..self.steering.count()).map(is).collect()
     }
 

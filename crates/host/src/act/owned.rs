@@ -8,8 +8,8 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, Stat};
-use rustix::io::Errno;
 use rustix::fs::{fstat, fsync, openat, renameat, stat, unlinkat};
+use rustix::io::Errno;
 use rustix::process::geteuid;
 
 use crate::capability::Capability;

@@ -88,7 +88,10 @@ mod tests {
         assert_eq!(second("Feb 28 23:59:59"), Ok(first + 59 * 86_400));
         assert!(second("Feb 29 00:00:00").is_err());
         let zone = second("2026-11-29 10:10:07 CEST").unwrap_err();
-        assert!(zone.starts_with("time is '2026-11-29 10:10:07 CEST': 'CEST' is no name"), "{zone}");
+        assert!(
+            zone.starts_with("time is '2026-11-29 10:10:07 CEST': 'CEST' is no name"),
+            "{zone}"
+        );
         assert_eq!(second("1970-01-02 00:00:00"), Ok(86_400));
     }
 }

@@ -112,7 +112,8 @@ impl Tail {
         self.rest = bytes.split_off(complete);
         let old = std::mem::take(&mut self.first);
         let cut = complete > 0 && std::mem::take(&mut self.cut);
-        for line in bytes.split(is_end).skip(usize::from(cut)) {
+        let ended = bytes.split_last().map(|(_, lines)| lines.split(is_end));
+        for line in ended.into_iter().flatten().skip(usize::from(cut)) {
             let line = String::from_utf8_lossy(line);
             self.lines.take(&line, sink, |unix| match unix {
                 Some(unix) => Some(clock.of_unix(unix)),
@@ -192,11 +193,11 @@ impl Lines {
                     sink.retract();
                 }
                 let at = when(unix);
-                at.into_iter().for_each(|at| sink.push(at, watts));
+                let is_own = at.is_some_and(|at| sink.push(at, watts));
                 sink.assume(parser.local, parser.bare);
                 self.first = known.map_or(First::Seen, |known| {
                     self.parser = known;
-                    First::Doubted(at.is_some())
+                    First::Doubted(is_own)
                 });
             }
             Ok(Line::Other) => sink.other(line),
@@ -351,32 +352,36 @@ mod tests {
     /// Whoever opens a serial line or a socket hears the end of a line first.
     #[test]
     fn the_end_of_a_line_is_no_sample_once_there_is_another() {
-        let heard = |command: &str| {
+        // Not so close together that they count as one.
+        let heard = |parts: &[&str], end: &str| {
+            let print = |part: &&str| format!("printf '{part}'; sleep 0.01; ");
+            let command = parts.iter().map(print).collect::<String>() + end;
             let sink = watts();
-            let ended = once(command, &mut Lines::default(), &sink, Clock::new());
+            let ended = once(&command, &mut Lines::default(), &sink, Clock::new());
             (sink.values(), ended.is_ok())
         };
-        for (command, values) in [
-            ("printf '23.5\\n123.5\\n123.6\\n'", &[123.5, 123.6][..]),
+        let long = "head -c 9000 /dev/zero | tr '\\0' 7; echo; echo 3";
+        for (parts, end, values) in [
+            (&["23.5\\n", "123.5\\n", "123.6\\n"][..], "", &[123.5, 123.6][..]),
             // Half a date is another date: what comes later is not before it.
-            ("printf '26-11-29T10:12:00Z;3\\n2023-11-29T10:12:01Z;13\\n'", &[13.0]),
-            ("printf '3.5 W\\n\\n13.5 W\\n'", &[13.5]),
+            (&["26-11-29T10:12:00Z;3\\n", "2023-11-29T10:12:01Z;13\\n"], "", &[13.0]),
+            (&["3.5 W\\n", "\\n13.5 W\\n"], "", &[13.5]),
             // One alone is all that it says, with an end or without.
-            ("echo 23.5", &[23.5]),
-            ("printf 23.5", &[23.5]),
-            ("printf 'watts\\n23.5\\n24.5\\n'", &[23.5, 24.5]),
-            ("printf '\\n23.5\\n24.5\\n'", &[23.5, 24.5]),
+            (&["23.5\\n"], "", &[23.5]),
+            (&["23.5"], "", &[23.5]),
+            (&["watts\\n", "23.5"], "", &[23.5]),
+            (&["watts\\n", "23.5\\n", "24.5\\n"], "", &[23.5, 24.5]),
+            (&["\\n", "23.5\\n", "24.5\\n"], "", &[23.5, 24.5]),
             // So is the beginning of the last.
-            ("printf '23.5\\n123.5\\n12'", &[123.5]),
+            (&["23.5\\n", "123.5\\n", "12"], "", &[123.5]),
             // A line that is cut is none, in whatever parts it comes.
-            ("printf '1\\n2\\n'; head -c 9000 /dev/zero | tr '\\0' x; echo; echo 3", &[2.0, 3.0]),
-            ("printf '1\\n2\\n'; head -c 9000 /dev/zero | tr '\\0' 7; echo; echo 3", &[2.0, 3.0]),
+            (&["1\\n", "2\\n"], long, &[2.0, 3.0]),
         ] {
-            assert_eq!(heard(command), (values.to_vec(), true), "{command}");
+            assert_eq!(heard(parts, end), (values.to_vec(), true), "{parts:?}");
         }
-        assert_eq!(heard("printf 12; exit 1"), (Vec::new(), false), "its connection broke");
+        assert_eq!(heard(&["12"], "exit 1"), (Vec::new(), false), "its connection broke");
         let mut file = tempfile::NamedTempFile::new().unwrap();
-        let (sink, mut tail) = (watts(), tail(file.path()));
+        let (sink, mut tail, clock) = (watts(), tail(file.path()), Clock::new());
         for (part, values) in [
             ("", &[][..]),
             ("23.5\n", &[23.5]),
@@ -386,8 +391,8 @@ mod tests {
         ] {
             file.write_all(part.as_bytes()).unwrap();
             std::thread::sleep(Duration::from_millis(2));
-            tail.read(&sink, Clock::new()).unwrap();
-            assert_eq!(sink.values(), values, "{:.20}", part);
+            tail.read(&sink, clock).unwrap();
+            assert_eq!(sink.values(), values, "{part:.20}");
         }
     }
 

@@ -165,7 +165,9 @@ fn drive(machine: &Machine, nvme: Option<&str>, clock: Clock) -> Result<Running,
         let power = admin.health()?.power;
         match power {
             // The mean of the second before.
-            Some(power) => sink.push(clock.now() - NVME.as_secs_f64() / 2.0, power.0),
+            Some(power) => {
+                sink.push(clock.now() - NVME.as_secs_f64() / 2.0, power.0);
+            }
             None => sink.skip("no power told", ""),
         }
         Ok(())

@@ -102,12 +102,13 @@ impl Sink {
         self.told.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// One more sample.
-    pub fn push(&self, at: f64, value: f64) {
+    /// One more sample; whether it is one of its own.
+    pub fn push(&self, at: f64, value: f64) -> bool {
         let mut told = self.told();
         let Told { curve, merged, .. } = &mut *told;
         let is_power = matches!(curve, Curve::Power(_));
         let (Curve::Power(points) | Curve::Energy(points)) = curve;
+        let before = points.len();
         match points.last_mut() {
             Some(last) if at <= last.at => {}
             Some(last) if is_power && at - last.at < CLOSEST => {
@@ -120,16 +121,13 @@ impl Sink {
             }
         }
         self.news.notify_all();
+        points.len() > before
     }
 
-    /// Takes the last sample back.
+    /// Takes the last sample back, which was one of its own.
     pub fn retract(&self) {
-        let mut told = self.told();
-        // One that others were merged with is theirs as well.
-        if std::mem::take(&mut told.merged) == 0.0 {
-            let (Curve::Power(points) | Curve::Energy(points)) = &mut told.curve;
-            points.pop();
-        }
+        let (Curve::Power(points) | Curve::Energy(points)) = &mut self.told().curve;
+        points.pop();
     }
 
     /// Something that was no sample, and the line where it is one.
