@@ -10,7 +10,7 @@ use ebb_trace::OutputFile;
 
 use crate::exit::{Unwritten, usage};
 
-/// `file` in the folder that a service has by systemd: the first of them, where a unit names several.
+/// `file` in the folder that a service has by systemd: the first, where its unit names several.
 pub fn in_service(folders: &OsStr, file: &str) -> Option<PathBuf> {
     let first = std::env::split_paths(folders).next();
     first.filter(|folder| !folder.as_os_str().is_empty()).map(|folder| folder.join(file))

@@ -227,7 +227,7 @@ fn probe_and_run_count_the_same_cores() {
     put("sys/fs/cgroup/cpuset.cpus.effective", "0-6");
     put("proc/stat", "cpu  1 2 3 4 5 6 7 8");
     let folder = root.path().to_str().unwrap();
-    let why = "CPUs 4-5 are isolated (isolcpus=), CPUs 7 are of a cpuset partition: their cores";
+    let why = "CPUs 4-5 are isolated (isolcpus=), CPU 7 is of a cpuset partition: their cores";
     let text = prints(&["probe", "--root", folder]);
     assert!(text.starts_with("CPUs 8, cores 5, sockets 1."), "{text}");
     assert!(text.contains(&format!("\n{why}")), "{text}");

@@ -251,7 +251,6 @@ fn signal(
     list: &mut List,
 ) -> &'static str {
     use Signal as S;
-    let served = stated.served.as_deref();
     match signal {
         S::Arrived
         | S::Completed
@@ -264,7 +263,7 @@ fn signal(
         | S::Writes
         | S::WrittenBytes
         | S::WriteLatencyMean => {
-            counted(machine, served, signal, list);
+            counted(machine, stated.served.as_deref(), signal, list);
             "no drive with counters in sys/block"
         }
         S::LatencyP50
@@ -277,9 +276,8 @@ fn signal(
         | S::WriteLatencyP50
         | S::WriteLatencyP99
         | S::WriteLatencyP999 => {
-            if let Some(by) = served.filter(|_| signal != S::LatencyMax) {
-                list.add(Some(by.to_owned()), None, None, None);
-            }
+            let by = stated.served.clone().filter(|_| signal != S::LatencyMax);
+            by.into_iter().for_each(|by| list.add(Some(by), None, None, None));
             NO_PERCENTILES
         }
         S::ServerBudget => budget::supplies(machine, list),
@@ -535,17 +533,7 @@ fn control(
             }
             NO_FANS
         }
-        Control::Recall => {
-            let path = "proc/loadavg".to_owned();
-            let read = sys.text(&path).and_then(|text| {
-                let count = runnable(&text).map(|count| count as f64);
-                count.ok_or_else(|| sys.nonsense(&path, &text, "a load with runnable tasks"))
-            });
-            if !matches!(read, Err(Absent::Missing(_))) {
-                list.read(Some("all".to_owned()), path, read);
-            }
-            "no /proc/loadavg: nothing says how many tasks wait"
-        }
+        Control::Recall => recall(machine, list),
         Control::IdleWake => {
             idle_wake::control(machine, list);
             NO_CONTROLLER
@@ -558,4 +546,17 @@ fn control(
         }
         Control::BestEffortRate => budget::NO_BEST_EFFORT,
     }
+}
+
+/// What a burst is told by.
+fn recall(machine: &Machine, list: &mut List) -> &'static str {
+    let (sys, path) = (&machine.sys, "proc/loadavg".to_owned());
+    let read = sys.text(&path).and_then(|text| {
+        let count = runnable(&text).map(|count| count as f64);
+        count.ok_or_else(|| sys.nonsense(&path, &text, "a load with runnable tasks"))
+    });
+    if !matches!(read, Err(Absent::Missing(_))) {
+        list.read(Some("all".to_owned()), path, read);
+    }
+    "no /proc/loadavg: nothing says how many tasks wait"
 }

@@ -1,6 +1,6 @@
 //! Which tachometers belong to which PWM: each fan in turn at full speed, slower, and at full speed
-//! again; those that follow are its own. Temperatures are watched, everything is on disk before the first
-//! write, and is set back at the end, by `ebb restore` if this was killed.
+//! again; those that follow are its own. Temperatures are watched, everything is on disk before the
+//! first write, and is set back at the end, by `ebb restore` if this was killed.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -82,8 +82,8 @@ struct Bench<'a> {
 }
 
 impl Bench<'_> {
-    /// The tachometers of the fan's chip that follow its duty; its mode and duty are back before the
-    /// next one is tried.
+    /// The tachometers of the fan's chip that follow its duty; its mode and duty are back before
+    /// the next one is tried.
     fn try_one(&self, fan: &Fan) -> Result<Vec<String>, SweepError> {
         let (duty, mode) = fan_places(self.machine, fan);
         let before = [Some(&duty), mode.as_ref()];

@@ -208,8 +208,11 @@ impl Cpus {
             apart.partition(|cpu| self.isolated.contains(cpu));
         let kinds = [(isolated, "isolated (isolcpus=)"), (of_groups, "of a cpuset partition")];
         let kinds = kinds.iter().filter(|(cpus, _)| !cpus.is_empty());
-        let kinds: Vec<_> =
-            kinds.map(|(cpus, why)| format!("CPUs {} are {why}", cpu_list(cpus))).collect();
+        let kinds = kinds.map(|(cpus, why)| match &cpus[..] {
+            [one] => format!("CPU {one} is {why}"),
+            several => format!("CPUs {} are {why}", cpu_list(several)),
+        });
+        let kinds: Vec<_> = kinds.collect();
         (!kinds.is_empty()).then(|| {
             format!(
                 "{}: their cores are not counted, and no policy sets anything of them unless \

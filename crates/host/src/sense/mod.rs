@@ -11,4 +11,5 @@ pub mod meter_lag;
 pub mod run_queue;
 pub mod sensors;
 pub mod throttled;
+pub mod turning;
 pub mod watched;

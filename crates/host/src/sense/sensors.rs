@@ -2,15 +2,14 @@
 //! Files stay open; nothing here wakes a drive that sleeps.
 
 use ebb_policy::live::TICK;
-use ebb_policy::units::{Bytes, Celsius, Hertz, Nanos, Rpm, Watts};
+use ebb_policy::units::{Bytes, Celsius, Hertz, Nanos, Watts};
 use ebb_policy::{IoSignals, OpSignals, PressureSignals, Reading, Signal, Signals, Source};
 
 use crate::act::knob::Place;
 use crate::act::steering::Notice;
-use crate::find::chips::{FASTEST, INLETS, TEMPERATURES};
+use crate::find::chips::{INLETS, TEMPERATURES};
 use crate::find::cpus::{Cpu, IdleState};
 use crate::find::drives::{Counters, Drive};
-use crate::find::fans::Fan;
 use crate::find::hwmon::inlets;
 use crate::find::layout::{Core, DriveParts, Layout};
 use crate::find::machine::Machine;
@@ -19,6 +18,7 @@ use crate::find::parts::is_gone;
 use crate::sense::energy::EnergyCounter;
 use crate::sense::gauge::Gauge;
 use crate::sense::meter_lag::MeterLag;
+use crate::sense::turning::{Turning, fans};
 use crate::sense::watched::Watched;
 use crate::sys::Sys;
 
@@ -423,38 +423,6 @@ fn sum(meters: &mut [Gauge], notices: &mut Vec<Notice>) -> Option<Watts> {
         sum = sum.zip(power).map(|(sum, power)| sum + power);
     }
     sum.filter(|sum| *sum > 0.0).map(Watts)
-}
-
-/// One PWM: its duty, and the tachometers of the fans that it drives, or may drive.
-#[derive(Debug)]
-struct Turning {
-    duty: Watched,
-    own: Vec<Gauge>,
-    strays: Vec<Gauge>,
-}
-
-impl Turning {
-    /// As [`Fan::speed`] says.
-    fn speed(&mut self, notices: &mut Vec<Notice>) -> Option<Rpm> {
-        // Each is read, so that each is named that says nonsense.
-        let read = |gauge: &mut Gauge| gauge.read(notices).map(Rpm);
-        let own = self.own.iter_mut().map(read);
-        let slowest = own.reduce(|one, other| one.zip(other).map(|(a, b)| a.min(b)))?;
-        let mut strays = self.strays.iter_mut().map(|gauge| gauge.read(notices));
-        if strays.any(|speed| speed == Some(0.0)) { Some(Rpm(0.0)) } else { slowest }
-    }
-}
-
-fn fans(machine: &Machine, layout: &Layout, sys: &Sys) -> Vec<Turning> {
-    let fan = |fan: &Fan| {
-        let chip = &machine.chips[fan.chip];
-        let turns = |path: String| Gauge::new(sys, path, (1.0, "rpm"), 0.0..=f64::from(FASTEST));
-        let gauges =
-            |inputs: &[String]| inputs.iter().map(|input| turns(chip.file(input))).collect();
-        let duty = Watched::new(sys, &chip.duty_file(&fan.pwm));
-        Turning { duty, own: gauges(&fan.tachometers), strays: gauges(&fan.strays) }
-    };
-    layout.fans.fans.iter().map(fan).collect()
 }
 
 /// Whether a disk is stopped, by its runtime power management
