@@ -556,8 +556,8 @@ mod tests {
         }
     }
 
-    /// A sandbox may hide which start of the machine it is: that is no reason to take it for a later
-    /// one, which would have reset what is kept here.
+    /// A sandbox may hide which start of the machine it is. That is no reason to take it for a
+    /// later one, which would have reset what is kept here.
     #[test]
     fn a_start_that_nobody_knows_is_no_other_one() {
         let folder = tempfile::tempdir().unwrap();
