@@ -370,10 +370,8 @@ impl Tide {
             if plausible {
                 self.bias += LEARN * missed;
                 // What goes on to be less than was thought is the bias's, and needs no margin.
-                let is_less = missed < 0.0;
-                let goes_on = std::mem::replace(&mut self.less, is_less) && is_less;
-                let off = if goes_on { 0.0 } else { missed.abs() };
-                self.spread += 0.1 * (off - self.spread);
+                let goes_on = std::mem::replace(&mut self.less, missed < 0.0) && missed < 0.0;
+                self.spread += 0.1 * (if goes_on { 0.0 } else { missed.abs() } - self.spread);
             }
         }
         plausible
