@@ -44,10 +44,8 @@ impl Offer {
 
     /// Bytes a second that it serves of those that are needed, where it fits.
     fn value(&self, needed: f64, by_clients: bool) -> Option<f64> {
-        let asked = if by_clients { self.asked } else { f64::INFINITY };
-        // What uses up its limits is held back by them; clients ask for no more than they can.
-        let moves = if self.moves < self.asked { HELD * self.moves } else { self.moves };
-        let served = self.serves.min(moves).min(asked).min(needed);
+        let moves = if by_clients { self.moves.min(self.asked) } else { self.moves };
+        let served = self.serves.min(moves).min(needed);
         self.fits().then_some(served * self.counts)
     }
 
@@ -101,7 +99,10 @@ impl Tide {
         let (grown, with) = of(GROWTH);
         // Best effort gives way before users are held back.
         let is_held = self.limited && rest <= SPARE * all;
-        let least = if is_held { (f64::INFINITY, f64::INFINITY) } else { (peak, users) };
+        // What uses up its limits is held back by them; clients ask for no more than they can.
+        let asked = self.offers.last().map_or(f64::INFINITY, |all| all.asked);
+        let kept = (peak / HELD).min(asked.max(peak));
+        let least = if is_held { (f64::INFINITY, f64::INFINITY) } else { (kept, users) };
         (least, [(grown.max(spare), with), (grown, with), of(ENOUGH)])
     }
 
@@ -173,7 +174,7 @@ impl Tide {
             }
         }
         let rest = self.leaves(at, users, joules);
-        let is_enough = self.may_lift() && served >= least.0;
+        let is_enough = self.may_lift() && served >= self.peak.watts / joules;
         let Offer { room, moves, .. } = self.offers[at];
         (at, Left { room, bytes: moves.min(needed), rest, is_enough })
     }
