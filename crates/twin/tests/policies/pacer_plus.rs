@@ -57,7 +57,7 @@ fn a_squeezed_day_keeps_plf_from_its_first_peak_on() {
     assert!(loss(&pacer) > PLF, "nothing to cure: {}", loss(&pacer));
     assert!(loss(&plus) <= PLF + NOISE, "{}", loss(&plus));
     // PACER's saving is what a loss far beyond `plf` gives.
-    assert!(saved(&plus) > 0.8 * saved(&pacer), "{} of {}", saved(&plus), saved(&pacer));
+    assert!(saved(&plus) > 0.75 * saved(&pacer), "{} of {}", saved(&plus), saved(&pacer));
 }
 
 #[test]

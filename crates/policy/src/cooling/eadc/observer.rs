@@ -24,8 +24,8 @@ const FOLLOW: f64 = 0.05;
 /// kelvin: a poor heat sink.
 const GUESS: f64 = 90.0;
 /// How long it is read until `R` is told from how hot it is and how fast it warms up, in seconds:
-/// two lags.
-const FIRST: f64 = 20.0;
+/// from half of that on, when the sensor no longer lags behind.
+const FIRST: f64 = 60.0;
 /// Bounds of `R`, K/W: no heat sink is outside of them.
 const LEAST: f64 = 0.01;
 const MOST: f64 = 20.0;
@@ -40,12 +40,13 @@ pub struct Observer {
     first: First,
 }
 
-/// The first readings: since when, of what, and joules in all.
+/// The first readings: for how long, joules, and kelvin times seconds and seconds in each of the
+/// two quarters at the end.
 #[derive(Debug, Clone, Copy, Default)]
 struct First {
     seconds: f64,
-    read: f64,
     joules: f64,
+    quarters: [(f64, f64); 2],
 }
 
 /// `v` at `duty`.
@@ -67,15 +68,20 @@ impl Observer {
     /// Takes a first reading; the last one tells `R`: what does not warm the sink is blown away.
     fn begin(&mut self, read: f64, power: f64, (inlet, v): (f64, f64), dt: f64) {
         let first = &mut self.first;
-        if first.seconds == 0.0 {
-            first.read = read;
-        }
         first.seconds += dt;
-        first.joules += power * dt;
-        let (rise, warmed) = ((first.read + read) / 2.0 - inlet, read - first.read);
-        let watts = (first.joules - CAPACITY * warmed) / first.seconds * (1.0 - CONVECTION + v);
-        let told = rise / watts;
-        if self.is_known() && watts > 0.0 && told < self.resistance {
+        if first.seconds > FIRST / 2.0 {
+            let quarter = &mut first.quarters[usize::from(first.seconds > 0.75 * FIRST)];
+            *quarter = (quarter.0 + read * dt, quarter.1 + dt);
+            first.joules += power * dt;
+        }
+        if !self.is_known() {
+            return;
+        }
+        let [(early, before), (late, after)] = self.first.quarters;
+        let (start, end, span) = (early / before, late / after, before + after);
+        let blown = self.first.joules / span - CAPACITY * (end - start) / (span / 2.0);
+        let told = ((start + end) / 2.0 - inlet) / (blown * (1.0 - CONVECTION + v));
+        if blown > 0.0 && told < self.resistance {
             self.resistance = told.max(LEAST);
         }
     }
@@ -156,8 +162,8 @@ mod tests {
             observed(capacity, conduction, 0.75, |second, off, _| {
                 let what = format!("{capacity} J/K, {conduction} K/W: {off} after {second} s");
                 let most = match second {
-                    0..20 => f64::INFINITY,
-                    20..300 => 16.0,
+                    0..60 => f64::INFINITY,
+                    60..300 => 16.0,
                     _ => 4.0,
                 };
                 assert!(off.abs() < most, "{what}");
@@ -169,7 +175,7 @@ mod tests {
     #[test]
     fn what_stands_still_is_known_from_its_first_readings() {
         let mut observer = Observer::new(50.0);
-        for _ in 0..20 {
+        for _ in 0..60 {
             assert!(!observer.is_known());
             observer.update(45.0, 100.0, (25.0, 0.4), 1.0);
         }

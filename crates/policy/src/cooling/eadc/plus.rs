@@ -485,7 +485,8 @@ impl Policy for EadcPlus {
         let drawn = self.drawn(signals);
         self.look_at_jobs(signals, drawn.total, dt);
         // Until the heat sinks are known the fans stay as they were found.
-        let is_known = |(socket, observer): (&Socket, &Observer)| !socket.read || observer.is_known();
+        let is_known =
+            |(socket, observer): (&Socket, &Observer)| !socket.read || observer.is_known();
         if !self.sockets.iter().zip(&self.observers).all(is_known) {
             return;
         }
