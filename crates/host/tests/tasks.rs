@@ -240,6 +240,56 @@ fn what_lacks_a_cpu_that_is_offline_waits_for_it() {
     assert_eq!((waits(&bench), bound(&bench.tree, 200).as_str()), (0, "5-6"));
 }
 
+/// The same while Ebb runs on, and after a kill in which nothing but tasks was to be set back.
+#[test]
+fn what_waits_for_a_cpu_waits_longer_than_cores_are_parked() {
+    let online = "sys/devices/system/cpu/online";
+    let waiting = || {
+        let mut bench = bench();
+        park(&mut bench, 5);
+        bench.tree.put(online, "0-4,6-15");
+        forget(&bench, "0-4,6-15");
+        park(&mut bench, 8);
+        assert_eq!(bound(&bench.tree, 200), "6");
+        bench
+    };
+    let mut bench = waiting();
+    bench.tree.put(online, ALL);
+    park(&mut bench, 8);
+    assert_eq!(bound(&bench.tree, 200), "5-6");
+
+    let bench = waiting();
+    let file = bench.state.path().join("originals.json");
+    let text = std::fs::read_to_string(&file).unwrap();
+    std::fs::write(&file, text.replace("\"touched\": true", "\"touched\": false")).unwrap();
+    let before = bench.tree.settings();
+    let done = bench.restore();
+    let waits = |one: &ebb_host::Restored| matches!(one.outcome, RestoreOutcome::Pending { .. });
+    assert_eq!(done.iter().filter(|one| waits(one)).count(), 1, "{done:?}");
+    assert_eq!(bench.tree.settings(), before, "nothing else is written");
+    bench.tree.put(online, ALL);
+    bench.restore();
+    assert_eq!(bound(&bench.tree, 200), "5-6");
+    assert_eq!(bench.restore(), []);
+}
+
+#[test]
+fn no_core_is_parked_while_a_task_lacks_a_cpu_that_it_would_not_get_back() {
+    let mut bench = bench();
+    let online = "sys/devices/system/cpu/online";
+    bench.tree.put(online, "0-5,7-15");
+    bench.host.notices();
+    park(&mut bench, 5);
+    park(&mut bench, 5);
+    assert!(parked(&bench.tree).is_empty());
+    let told = bench.host.notices();
+    assert!(told.iter().any(|notice| notice.text.contains("task 200 is bound to CPUs 5-6")));
+    bench.tree.put(online, ALL);
+    bench.host.follow();
+    park(&mut bench, 5);
+    assert_eq!(parked(&bench.tree), [4, 6, 7, 12, 14, 15]);
+}
+
 /// Linux since 6.2, as far as tasks of `system.slice` and their CPUs go: it knows what each was
 /// bound to, and lets it run on what its group has of that.
 struct Since62 {

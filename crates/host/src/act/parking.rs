@@ -198,7 +198,7 @@ impl Parking {
     fn set_active(&mut self, asked: Vec<u16>, steering: &mut Steering, now: Nanos) -> Outcome {
         let (outcome, trouble) = match self.planned(asked, steering, now) {
             Ok(()) => self.put(steering, now),
-            Err(error) => (Outcome::Refused, Some(format!("cores stay as they are: {error}"))),
+            Err(why) => (Outcome::Refused, Some(format!("cores stay as they are: {why}"))),
         };
         if trouble != self.trouble {
             trouble.iter().for_each(|text| steering.tell(self.place(), text.clone()));
@@ -214,7 +214,7 @@ impl Parking {
         asked: Vec<u16>,
         steering: &mut Steering,
         now: Nanos,
-    ) -> Result<(), StateError> {
+    ) -> Result<(), String> {
         let is_all = |(cores, asked): (&Vec<Core>, &u16)| cores.len() <= usize::from(*asked);
         let parks = !self.groups.iter().zip(&asked).all(is_all);
         let mut is_new = false;
@@ -222,7 +222,7 @@ impl Parking {
             && parks
         {
             // The tasks of a new group are not known yet.
-            is_new = cpusets.look(steering, now)?;
+            is_new = cpusets.look(steering, now).map_err(|error| error.to_string())?;
         }
         if self.plan.0 == asked && !is_new {
             return Ok(());
@@ -231,8 +231,12 @@ impl Parking {
         if parks || !self.tasks.have_all() {
             self.tasks.look();
             parked = self.choose(&asked, steering);
+            let begins = self.plan.1.is_empty() && !parked.is_empty();
+            if let Some(lacking) = self.tasks.lacking().filter(|_| begins) {
+                return Err(lacking);
+            }
             // On disk before the kernel is made to forget them.
-            self.save(self.tasks.saved(&parked))?;
+            self.save(self.tasks.saved(&parked)).map_err(|error| error.to_string())?;
         }
         self.plan = (asked, parked);
         Ok(())
@@ -241,7 +245,7 @@ impl Parking {
     /// Puts the plan in force, and what went wrong.
     fn put(&mut self, steering: &mut Steering, now: Nanos) -> (Outcome, Option<String>) {
         let (outcome, trouble) = self.keep_from(&self.plan.1.clone(), steering, now);
-        let is_over = self.plan.1.is_empty() && self.tasks.have_all();
+        let is_over = self.plan.1.is_empty() && self.tasks.are_owners();
         if is_over || trouble.is_some() {
             return (outcome, trouble);
         }

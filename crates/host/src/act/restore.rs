@@ -160,7 +160,10 @@ pub fn restore(
         return Ok(Restoration::default());
     };
     let machine = &recalling(machine, &all);
-    all.originals.retain(|original| original.is_written_at_end(leave));
+    // Tasks may wait for CPUs longer than what unbound them.
+    let waits = is_same_boot(machine, &all) && !all.tasks.is_empty();
+    all.originals
+        .retain(|original| original.is_written_at_end(leave) || waits && original.place.unbinds());
     // Who is held still goes on first. CPUs come back before what is theirs, cores before what may
     // hang; with the cpuset controller all lists of groups go.
     all.originals.sort_by_key(|original| match &original.place {
@@ -341,6 +344,9 @@ fn one(
     let (sys, place) = (&machine.sys, &original.place);
     if let Err(reason) = original.check() {
         return Outcome::failed(reason);
+    }
+    if !original.is_written_at_end(leave) {
+        return Outcome::Already;
     }
     let mut knob = match until_it_answers(patience, |_| Knob::find(machine, place)) {
         Ok(knob) => knob,

@@ -341,6 +341,28 @@ impl Tasks {
         self.kept
     }
 
+    /// Why no core is parked yet where Linux forgets bindings: a task could not be bound to a CPU
+    /// that is offline before that is back, perhaps long after Ebb has ended.
+    #[must_use]
+    pub fn lacking(&self) -> Option<String> {
+        let is_whole = |bound: &&Bound| {
+            let own = cpus(&bound.cpus).unwrap_or_default();
+            self.online(&own).len() == own.len()
+        };
+        let lacks = self.bound.values().find(|bound| !is_whole(bound)).filter(|_| !self.kept)?;
+        Some(format!(
+            "task {} is bound to CPUs {}, some of which are offline, and this Linux would forget \
+             these: bring them back, or bind it to others",
+            lacks.task, lacks.cpus
+        ))
+    }
+
+    /// Whether nothing is parked that a task could be bound to, and none waits for its CPUs.
+    #[must_use]
+    pub fn are_owners(&self) -> bool {
+        self.have_all() && self.bound.is_empty()
+    }
+
     /// Whether nothing is parked that a task could be bound to.
     #[must_use]
     pub fn have_all(&self) -> bool {
