@@ -207,9 +207,9 @@ class Trial:
 
     def theirs(self, held):
         """Whether a name may say at the end what the rival wrote, by what Ebb had saved before. It had
-        not saved the place, or gives up what others change (and may end before it notices)."""
+        not set the place, or gives up what others change (and may end before it notices)."""
         if self.rival and self.contest != "yield":
-            places = [one["place"] for one in json.loads(held)["originals"]]
+            places = [one["place"] for one in json.loads(held)["originals"] if one["touched"]]
             if any(self.place.items() <= place.items() for place in places):
                 return lambda name, values: False
         # What a governor keeps of its own is within the limit.
