@@ -9,12 +9,12 @@ use std::net::Ipv4Addr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use ebb_dataplane::chap::{Group, Key};
-use ebb_dataplane::controller::{Authentication, Config, Keys, Rules, Secrets, Subsystem, Wake};
-use ebb_dataplane::initiator::{self, Transaction};
-use ebb_dataplane::wire::Sqe;
-use ebb_dataplane::wire::auth::{MOST, check_fields, is_authentication};
-use ebb_dataplane::wire::command::{FABRICS, fabrics};
+use ebb_nvme::chap::{Group, Key};
+use ebb_target::controller::{Authentication, Config, Keys, Rules, Secrets, Subsystem, Wake};
+use ebb_bench::initiator::{self, Transaction};
+use ebb_nvme::Sqe;
+use ebb_nvme::auth::{MOST, check_fields, is_authentication};
+use ebb_nvme::command::{FABRICS, fabrics};
 use ebb_policy::units::Nanos;
 use libfuzzer_sys::fuzz_target;
 use zerocopy::FromBytes;

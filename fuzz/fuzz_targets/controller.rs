@@ -10,13 +10,13 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use ebb_policy::units::Nanos;
-use ebb_dataplane::controller::{
+use ebb_target::controller::{
     AdminQueue, Config, IoQueue, Namespace, Plan, Port, Queue, Reply, Subsystem, check_ranges,
 };
-use ebb_dataplane::device::{Channel, Device, Geometry};
-use ebb_dataplane::wire::Sqe;
-use ebb_dataplane::wire::command::{FABRICS, fabrics, sgl};
-use ebb_dataplane::wire::fabrics::{ANY_CONTROLLER, DISCOVERY_NQN};
+use ebb_target::device::{Channel, Device, Geometry};
+use ebb_nvme::Sqe;
+use ebb_nvme::command::{FABRICS, fabrics, sgl};
+use ebb_nvme::fabrics::{ANY_CONTROLLER, DISCOVERY_NQN};
 use libfuzzer_sys::fuzz_target;
 use zerocopy::FromBytes;
 
@@ -185,5 +185,5 @@ fn run(subsystem: &Subsystem, queue: &IoQueue, sqe: &Sqe) {
         }
         Plan::Nothing => {}
     }
-    queue.account(sqe, &plan, ebb_dataplane::wire::Status::SUCCESS);
+    queue.account(sqe, &plan, ebb_nvme::Status::SUCCESS);
 }

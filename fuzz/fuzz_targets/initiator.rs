@@ -12,11 +12,11 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::time::Instant;
 
-use ebb_dataplane::initiator::{Completion, Op, Queue, Request};
-use ebb_dataplane::wire::pdu::{
+use ebb_bench::initiator::{Completion, Op, Queue, Request};
+use ebb_nvme::pdu::{
     self, COMMON, CapsuleResp, Common, Digests, Frame, Kind, Transfer, flag,
 };
-use ebb_dataplane::wire::{Cqe, Status};
+use ebb_nvme::{Cqe, Status};
 use libfuzzer_sys::fuzz_target;
 use zerocopy::{FromBytes, IntoBytes};
 

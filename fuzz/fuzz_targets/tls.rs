@@ -8,7 +8,7 @@
 
 use std::sync::OnceLock;
 
-use ebb_dataplane::tls::{Hello, Identity, Key, MOST_HELLO, Psk, Session};
+use ebb_nvme::tls::{Hello, Identity, Key, MOST_HELLO, Psk, Session};
 use libfuzzer_sys::fuzz_target;
 
 const NQN: &str = "nqn.2026-01.org.example:ebb";

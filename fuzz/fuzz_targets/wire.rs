@@ -5,14 +5,14 @@
 
 #![no_main]
 
-use ebb_dataplane::controller::Direction;
-use ebb_dataplane::wire::fabrics::{Connect, ConnectData, PropertyAt, nqn};
-use ebb_dataplane::wire::log::Request;
-use ebb_dataplane::wire::pdu::{
+use ebb_target::controller::Direction;
+use ebb_nvme::fabrics::{Connect, ConnectData, PropertyAt, nqn};
+use ebb_nvme::log::Request;
+use ebb_nvme::pdu::{
     COMMON, CapsuleCmd, CapsuleResp, Common, DIGEST, Digests, Fatal, Frame, Initialize, Kind,
     MAX_HEADER, MAX_TERMINATE, Terminate, Transfer,
 };
-use ebb_dataplane::wire::{Cqe, Sqe, Status};
+use ebb_nvme::{Cqe, Sqe, Status};
 use libfuzzer_sys::fuzz_target;
 use zerocopy::FromBytes;
 

@@ -3,9 +3,9 @@
 
 use std::process::ExitCode;
 
-use ebb_dataplane::reactor;
 use ebb_policy::PolicyError;
 use ebb_policy::units::UnitError;
+use ebb_target::reactor;
 use ebb_trace::TraceError;
 use ebb_trace::generate::GenerateError;
 use ebb_trace::transform::InvalidOption;

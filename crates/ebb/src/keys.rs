@@ -6,8 +6,8 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
-use ebb_dataplane::chap::Key;
-use ebb_dataplane::tls;
+use ebb_nvme::chap::Key;
+use ebb_nvme::tls;
 use rustix::fs::{CWD, FileType, Mode, OFlags, fstat, openat};
 use rustix::process::geteuid;
 use zeroize::Zeroizing;

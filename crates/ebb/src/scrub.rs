@@ -4,8 +4,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 use clap::Args;
-use ebb_dataplane::device::{Checked, Fault, Finding, Keeper, Raid5, Spec, open_kept};
 use ebb_policy::units::Bytes;
+use ebb_target::device::{Checked, Fault, Finding, Keeper, Raid5, Spec, open_kept};
 use schemars::JsonSchema;
 use serde::Serialize;
 

@@ -8,8 +8,8 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use ebb_dataplane::initiator::{Controller, Op, Queue, Request, Target};
-use ebb_dataplane::wire::Status;
+use ebb_bench::initiator::{Controller, Op, Queue, Request, Target};
+use ebb_nvme::Status;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 

@@ -5,7 +5,7 @@ use std::process::{Child, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
-use ebb_dataplane::wire::Status;
+use ebb_nvme::Status;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 

@@ -23,7 +23,7 @@ mod pages;
 mod paper;
 mod paper_here;
 mod paper_storage_servers;
-#[path = "../../dataplane/tests/peer/mod.rs"]
+#[path = "../../bench/tests/peer/mod.rs"]
 mod peer;
 mod pipes;
 mod polled;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ebb_dataplane::initiator::{Controller, Target};
+use ebb_bench::initiator::{Controller, Target};
 use ebb_host::{
     Absent, Admin, Contest, Controllers, Health, Held, Host, Identity, Leave, Machine, State,
     Stated, restore,
@@ -42,7 +42,7 @@ impl std::fmt::Debug for Remote {
     }
 }
 
-fn absent(error: ebb_dataplane::initiator::Error) -> Absent {
+fn absent(error: ebb_bench::initiator::Error) -> Absent {
     Absent::Failed { path: "dev/nvme0".into(), error: error.to_string() }
 }
 

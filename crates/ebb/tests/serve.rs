@@ -475,7 +475,7 @@ fn a_lost_member_shows() {
     let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
     let [a, b, c] = ["a", "b", "c"].map(path);
     let array = format!("raid5:{a},{b},{c},journal=16");
-    let open = |text: &str| ebb_dataplane::device::open(&text.parse().unwrap());
+    let open = |text: &str| ebb_target::device::open(&text.parse().unwrap());
     // Where there is no io_uring, there is nothing to ask.
     if open(&format!("file:{},create,size=1MiB", path("probe"))).is_err() {
         return;

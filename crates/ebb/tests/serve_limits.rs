@@ -37,7 +37,7 @@ fn limits_that_do_not_fit_are_refused_with_the_remedy() {
 /// In a cpuset or under an affinity without CPU 0, as in many containers.
 #[test]
 fn without_cores_named_it_runs_on_the_first_that_it_may() {
-    let allowed = ebb_dataplane::reactor::topology::allowed().unwrap();
+    let allowed = ebb_target::reactor::topology::allowed().unwrap();
     let &last = allowed.last().unwrap();
     let serve = Serve::start_with(Some(&format!("taskset -pc {last} $$ > /dev/null")), &[]);
     assert_eq!(serve.status()["cores"][0]["cpu"], last);

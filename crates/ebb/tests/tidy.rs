@@ -161,14 +161,25 @@ fn sentences_of_the_docs_are_short() {
 fn crates_depend_only_downwards() {
     let allowed = [
         ("policy", &[][..]),
+        ("nvme", &[][..]),
         ("trace", &["ebb-policy"][..]),
         ("twin", &["ebb-policy", "ebb-trace"][..]),
-        ("dataplane", &["ebb-policy"][..]),
+        ("target", &["ebb-nvme", "ebb-policy"][..]),
+        ("bench", &["ebb-nvme"][..]),
         ("record", &["ebb-policy", "ebb-trace"][..]),
         ("host", &["ebb-policy", "ebb-record"][..]),
         (
             "ebb",
-            &["ebb-policy", "ebb-dataplane", "ebb-host", "ebb-record", "ebb-trace", "ebb-twin"][..],
+            &[
+                "ebb-bench",
+                "ebb-host",
+                "ebb-nvme",
+                "ebb-policy",
+                "ebb-record",
+                "ebb-target",
+                "ebb-trace",
+                "ebb-twin",
+            ][..],
         ),
     ];
     let mut findings = String::new();

@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use ebb_dataplane::tls::{Derivation, Key, Version};
+use ebb_nvme::tls::{Derivation, Key, Version};
 use tempfile::TempDir;
 
 use crate::common::{allow, fails, json, path, prints, secret, valid};

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 
-use ebb_dataplane::wire::Status;
+use ebb_nvme::Status;
 use ebb_trace::Op;
 
 use super::arrivals::Phase;

@@ -19,7 +19,7 @@ use anyhow::{Result, anyhow};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
 
-use ebb_dataplane::initiator::{Controller, Error, Identity};
+use ebb_bench::initiator::{Controller, Error, Identity};
 use ebb_trace::Op;
 
 use crate::args::Changes;

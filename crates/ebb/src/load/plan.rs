@@ -7,8 +7,8 @@ use std::time::Duration;
 use anyhow::Result;
 use rustix::thread::{CpuSet, sched_getaffinity};
 
-use ebb_dataplane::initiator::{Controller, Host, Namespace, Secrets, Target, Tls, discover};
-use ebb_dataplane::wire::pdu::Digests;
+use ebb_bench::initiator::{Controller, Host, Namespace, Secrets, Target, Tls, discover};
+use ebb_nvme::pdu::Digests;
 use ebb_policy::units::{Bytes, Nanos};
 
 use super::args::{DigestKind, LoadArgs, Rw};

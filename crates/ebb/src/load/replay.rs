@@ -230,7 +230,7 @@ impl Feed for Replay {
 mod tests {
     use proptest::prelude::*;
 
-    use ebb_dataplane::initiator::Namespace;
+    use ebb_bench::initiator::Namespace;
     use ebb_policy::units::Nanos;
 
     use super::*;

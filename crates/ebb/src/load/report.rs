@@ -8,8 +8,8 @@ use serde::Serialize;
 
 use anyhow::Result;
 
-use ebb_dataplane::initiator::{Identity, describe};
-use ebb_dataplane::wire::Status;
+use ebb_bench::initiator::{Identity, describe};
+use ebb_nvme::Status;
 
 use super::meter::Meter;
 use super::plan::{Pace, Plan};

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use ebb_dataplane::initiator::{Controller, Error, Queue};
+use ebb_bench::initiator::{Controller, Error, Queue};
 
 use super::job::Clock;
 use super::plan::Plan;

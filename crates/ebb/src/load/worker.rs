@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use ebb_dataplane::initiator::{self, Completion, Error, Queue, Refused, Request};
-use ebb_dataplane::wire::Status;
+use ebb_bench::initiator::{self, Completion, Error, Queue, Refused, Request};
+use ebb_nvme::Status;
 use ebb_trace::Op;
 
 use super::job::{Clock, Feed, Job, NONE, Next};

@@ -9,8 +9,8 @@ use anyhow::{Context, Result};
 use indicatif::ProgressBar;
 use rustix::fs::{Advice, fadvise};
 
-use ebb_dataplane::device::{Call, FileQueue};
 use ebb_host::Sys;
+use ebb_target::device::{Call, FileQueue};
 
 use super::content;
 use super::plan::Plan;

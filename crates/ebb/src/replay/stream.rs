@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 
-use ebb_dataplane::device::{Answer, Call, FileQueue};
+use ebb_target::device::{Answer, Call, FileQueue};
 use ebb_trace::Op;
 
 use super::content;

@@ -6,13 +6,13 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use ebb_dataplane::transport::Distribution;
 use ebb_host::{Host, Layout, Patience, cpu_list};
 use ebb_policy::units::Nanos;
 use ebb_policy::{
     Applied, BestEffortSignals, Control, InForce, IoSignals, OpSignals, Outcome, Percentiles,
     Plant, Signal, Signals, Source,
 };
+use ebb_target::transport::Distribution;
 
 use super::config::Config;
 use super::tenants::Tenants;

@@ -7,10 +7,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use ebb_dataplane::controller::LEAST_BYTES_PER_SECOND;
 use ebb_host::{Host, Patience};
 use ebb_policy::units::Nanos;
 use ebb_policy::{Outcome, Signals};
+use ebb_target::controller::LEAST_BYTES_PER_SECOND;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 

@@ -6,11 +6,9 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use anyhow::Result;
-use ebb_dataplane::chap::{Group, Hash};
-use ebb_dataplane::controller::{
-    Failure, Keys, Port, Rules, Secrets, Subsystem, TlsKeys, check_nqn,
-};
-use ebb_dataplane::tls::{self, Security};
+use ebb_nvme::chap::{Group, Hash};
+use ebb_nvme::tls::{self, Security};
+use ebb_target::controller::{Failure, Keys, Port, Rules, Secrets, Subsystem, TlsKeys, check_nqn};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 

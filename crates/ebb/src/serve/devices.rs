@@ -3,9 +3,9 @@
 use std::fs;
 use std::sync::Arc;
 
-use ebb_dataplane::controller::{MAX_NAMESPACES, Namespace};
-use ebb_dataplane::device::{self, Device, Spec};
 use ebb_policy::units::Bytes;
+use ebb_target::controller::{MAX_NAMESPACES, Namespace};
+use ebb_target::device::{self, Device, Spec};
 use uuid::Uuid;
 
 use super::modelled::{self, Drives, Modelled};

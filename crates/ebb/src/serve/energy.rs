@@ -5,8 +5,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use ebb_dataplane::reactor::CoreTotals;
 use ebb_policy::reactor::Machine;
+use ebb_target::reactor::CoreTotals;
 use ebb_twin::reactor::{Power, Profile};
 
 use crate::exit::usage;

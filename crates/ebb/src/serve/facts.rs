@@ -4,8 +4,8 @@ use std::net::SocketAddr;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-use ebb_dataplane::controller::{Namespace, Subsystem};
-use ebb_dataplane::transport::{Counters, Service};
+use ebb_target::controller::{Namespace, Subsystem};
+use ebb_target::transport::{Counters, Service};
 
 use super::modelled::Drives;
 

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use anyhow::Result;
-use ebb_dataplane::controller::{Config, ConfigError};
-use ebb_dataplane::device;
-use ebb_dataplane::transport::Limits;
 use ebb_policy::units::{Bytes, Nanos};
+use ebb_target::controller::{Config, ConfigError};
+use ebb_target::device;
+use ebb_target::transport::Limits;
 
 use super::access::{self, Vault};
 use super::devices;

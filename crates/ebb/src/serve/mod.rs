@@ -22,11 +22,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use ebb_dataplane::controller::{Port, Subsystem};
-use ebb_dataplane::reactor::{self, Runtime, Snapshot, Task, probe, topology};
-use ebb_dataplane::tls::Security;
-use ebb_dataplane::transport::{Doors, Fleet, Group, Limits, Listener, Places, Removed, Steward};
+use ebb_nvme::tls::Security;
 use ebb_policy::reactor::{self as scheduling, Machine, Scheduler};
+use ebb_target::controller::{Port, Subsystem};
+use ebb_target::reactor::{self, Runtime, Snapshot, Task, probe, topology};
+use ebb_target::transport::{Doors, Fleet, Group, Limits, Listener, Places, Removed, Steward};
 use sd_notify::NotifyState;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;

@@ -10,10 +10,10 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use ebb_dataplane::controller::{PowerControl, PowerState};
-use ebb_dataplane::device::{self, Channel, Device, Done, Geometry, Io, Op, Spec};
-use ebb_dataplane::wire::Status;
+use ebb_nvme::Status;
 use ebb_policy::units::{Nanos, Watts};
+use ebb_target::controller::{PowerControl, PowerState};
+use ebb_target::device::{self, Channel, Device, Done, Geometry, Io, Op, Spec};
 use ebb_twin::DriveFile;
 use ebb_twin::drive::{Drive, DriveProfile};
 use rustix::fs::{CWD, Mode, OFlags, openat};
@@ -387,7 +387,7 @@ impl PowerControl for Drives {
 
 #[cfg(test)]
 mod tests {
-    use ebb_dataplane::device::Pool;
+    use ebb_target::device::Pool;
 
     use super::*;
 

@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use serde::{Deserialize, Serialize};
 
-use ebb_dataplane::controller::Port;
-use ebb_dataplane::reactor::topology;
-use ebb_dataplane::tls::Security;
+use ebb_nvme::tls::Security;
 use ebb_policy::units::{Bytes, Nanos};
+use ebb_target::controller::Port;
+use ebb_target::reactor::topology;
 
 use crate::exit::usage;
 use crate::log::Level;

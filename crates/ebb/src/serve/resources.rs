@@ -6,8 +6,8 @@ use std::fs;
 use anyhow::{Context, Result};
 use comfy_table::presets::UTF8_HORIZONTAL_ONLY;
 use comfy_table::{CellAlignment, Table};
-use ebb_dataplane::device::{self, Device};
-use ebb_dataplane::transport::Places;
+use ebb_target::device::{self, Device};
+use ebb_target::transport::Places;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use super::limits;

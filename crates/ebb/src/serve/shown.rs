@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
-use ebb_dataplane::device;
 use ebb_policy::units::Nanos;
+use ebb_target::device;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 

@@ -6,12 +6,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use ebb_dataplane::controller;
-use ebb_dataplane::controller::Allowed;
-use ebb_dataplane::reactor::{CoreState, CoreTotals, Monitor, Record, Sleep, Snapshot};
-use ebb_dataplane::transport::{Counters, Distribution, Kind, Work};
 use ebb_policy::reactor::{FULL_SPEED, Shift, Wait};
 use ebb_policy::units::Nanos;
+use ebb_target::controller;
+use ebb_target::controller::Allowed;
+use ebb_target::reactor::{CoreState, CoreTotals, Monitor, Record, Sleep, Snapshot};
+use ebb_target::transport::{Counters, Distribution, Kind, Work};
 
 use super::access::Access;
 use super::energy::{Model, Rapl};
@@ -144,7 +144,7 @@ impl Observer {
     }
 
     fn threads(&self, snapshot: &Snapshot, before: &Look, span: f64) -> Vec<Thread> {
-        let thread = |(index, state): (usize, &ebb_dataplane::reactor::ThreadState)| {
+        let thread = |(index, state): (usize, &ebb_target::reactor::ThreadState)| {
             // The listener is the first.
             let group = index.checked_sub(1).and_then(|at| self.facts.groups.get(at));
             let busy = before.threads.get(index).copied().unwrap_or_default();

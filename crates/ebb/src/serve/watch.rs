@@ -6,7 +6,7 @@ use std::sync::{Arc, Weak};
 use std::time::Instant;
 
 use anyhow::Context;
-use ebb_dataplane::controller::{Failure, Namespace, Subsystem};
+use ebb_target::controller::{Failure, Namespace, Subsystem};
 
 use super::facts::Facts;
 use super::status::{Observer, PERIOD};

@@ -3,8 +3,8 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use ebb_dataplane::initiator::describe;
-use ebb_dataplane::wire::Status;
+use ebb_bench::initiator::describe;
+use ebb_nvme::Status;
 use ebb_trace::Op;
 
 use super::Stamp;

@@ -3,10 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::Result;
-use ebb_dataplane::controller::check_nqn;
 use ebb_host::{Group, MIN_DUTY, ParkBy, StatedFan, StatedFeed};
 use ebb_policy::CoreRole;
 use ebb_policy::units::Watts;
+use ebb_target::controller::check_nqn;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use ebb_dataplane::controller::{Allowed, Subsystem, check_nqn};
+use ebb_target::controller::{Allowed, Subsystem, check_nqn};
 use serde::Deserialize;
 use serde_json::{Value, to_value};
 

@@ -17,10 +17,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use ebb_dataplane::controller::{Allowed, Subsystem};
-use ebb_dataplane::reactor::Helm;
-use ebb_dataplane::transport::{Doors, Fleet};
 use ebb_policy::reactor::{self as scheduling, Machine};
+use ebb_target::controller::{Allowed, Subsystem};
+use ebb_target::reactor::Helm;
+use ebb_target::transport::{Doors, Fleet};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};

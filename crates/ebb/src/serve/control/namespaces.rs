@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use anyhow::{Result, bail};
-use ebb_dataplane::controller::Namespace;
-use ebb_dataplane::transport::{ChangeError, Fleet, Removed};
 use ebb_policy::units::Bytes;
+use ebb_target::controller::Namespace;
+use ebb_target::transport::{ChangeError, Fleet, Removed};
 use serde::Deserialize;
 use serde_json::{Value, to_value};
 

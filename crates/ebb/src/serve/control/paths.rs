@@ -3,9 +3,9 @@
 use std::net::SocketAddr;
 
 use anyhow::{Context, Result};
-use ebb_dataplane::controller::{AnaState, MAX_PORTS, Port, Subsystem};
-use ebb_dataplane::tls::Security;
-use ebb_dataplane::transport::Doors;
+use ebb_nvme::tls::Security;
+use ebb_target::controller::{AnaState, MAX_PORTS, Port, Subsystem};
+use ebb_target::transport::Doors;
 use serde::Deserialize;
 use serde_json::{Value, to_value};
 

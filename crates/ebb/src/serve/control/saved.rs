@@ -1,8 +1,8 @@
 //! The configuration that a server would start from as it is now.
 
 use anyhow::Result;
-use ebb_dataplane::controller::Port;
-use ebb_dataplane::tls::Security;
+use ebb_nvme::tls::Security;
+use ebb_target::controller::Port;
 use serde_json::{Value, to_value};
 
 use super::super::devices;

@@ -3,7 +3,7 @@
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::{self, JoinHandle};
 
-use ebb_dataplane::device::{self, Channel, Device, Geometry};
+use ebb_target::device::{self, Channel, Device, Geometry};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 
 use super::super::energy::{Model, profile};
@@ -66,7 +66,7 @@ impl Bench {
         let device = Arc::new(Slow { inner, begun: begin, gate: Mutex::new(let_go) });
         let (uuid, nguid) = ([id as u8; 16], [id as u8; 16]);
         let namespace =
-            ebb_dataplane::controller::Namespace { id, device, uuid, nguid, read_only: false };
+            ebb_target::controller::Namespace { id, device, uuid, nguid, read_only: false };
         let add = |running: &mut Running| Ok(running.fleet.add(namespace)?);
         self.control.with(add).unwrap();
         (begun, gate)

@@ -3,8 +3,8 @@
 use std::net::SocketAddr;
 
 use anyhow::Result;
-use ebb_dataplane::controller::{Allowed, AnaState, LEAST_BYTES_PER_SECOND, LEAST_IOPS};
 use ebb_policy::units::Bytes;
+use ebb_target::controller::{Allowed, AnaState, LEAST_BYTES_PER_SECOND, LEAST_IOPS};
 
 use crate::exit::usage;
 

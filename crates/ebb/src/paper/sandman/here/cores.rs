@@ -2,8 +2,8 @@
 
 use anyhow::{Context, Result};
 
-use ebb_dataplane::reactor::topology;
 use ebb_policy::reactor::Machine;
+use ebb_target::reactor::topology;
 
 use crate::exit::usage;
 

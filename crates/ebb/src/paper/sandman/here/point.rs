@@ -8,8 +8,8 @@ use clap::Parser;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use ebb_dataplane::reactor::{CoreTotals, Snapshot, probe};
 use ebb_policy::units::Nanos;
+use ebb_target::reactor::{CoreTotals, Snapshot, probe};
 use ebb_twin::reactor::Profile;
 
 use super::cases::{Case, Pace};

@@ -1,0 +1,3 @@
+//! Load on storage: the initiator of NVMe/TCP.
+
+pub mod initiator;
