@@ -22,8 +22,8 @@ const SOURCES: [&str; 19] = [
     "src/paper/sandman/stable.rs",
     "src/paper/span.rs",
     "src/paper/storage_servers",
-    "src/random.rs",
-    "src/replay/pattern.rs",
+    "../cli/src/random.rs",
+    "../bench/src/replay/pattern.rs",
     "src/sim/maximum.rs",
 ];
 

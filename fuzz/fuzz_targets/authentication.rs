@@ -11,7 +11,7 @@ use std::sync::{Arc, OnceLock};
 
 use ebb_nvme::chap::{Group, Key};
 use ebb_target::controller::{Authentication, Config, Keys, Rules, Secrets, Subsystem, Wake};
-use ebb_bench::initiator::{self, Transaction};
+use ebb_initiator::{Transaction};
 use ebb_nvme::Sqe;
 use ebb_nvme::auth::{MOST, check_fields, is_authentication};
 use ebb_nvme::command::{FABRICS, fabrics};
@@ -82,7 +82,7 @@ fuzz_target!(|input: &[u8]| {
     if let Ok((sqe, _)) = Sqe::read_from_prefix(input) {
         assert!(!is_authentication(&sqe) || check_fields(&sqe).is_err() || sqe.cdw(11) <= MOST);
     }
-    let secrets = initiator::Secrets::new(key(OTHER), Some(key(SECRET)));
+    let secrets = ebb_initiator::Secrets::new(key(OTHER), Some(key(SECRET)));
     let mut host = Transaction::new(&secrets, 7, HOST, NQN);
     let (mut target, now) = authentication();
     let wake: Wake = Arc::new(|| ());

@@ -12,7 +12,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::time::Instant;
 
-use ebb_bench::initiator::{Completion, Op, Queue, Request};
+use ebb_initiator::{Completion, Op, Queue, Request};
 use ebb_nvme::pdu::{
     self, COMMON, CapsuleResp, Common, Digests, Frame, Kind, Transfer, flag,
 };

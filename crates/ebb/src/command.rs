@@ -13,11 +13,9 @@ use ebb_trace::generate::{Rate, Share};
 use crate::characterise::CharacteriseArgs;
 use crate::ctl::CtlArgs;
 use crate::ledger::ReportArgs;
-use crate::load::LoadArgs;
 use crate::paper::PaperArgs;
 use crate::probe::ProbeArgs;
 use crate::profile::ProfileArgs;
-use crate::replay::ReplayArgs;
 use crate::restore::RestoreArgs;
 use crate::run::{ConfigCommand, RunArgs};
 use crate::scrub::ScrubArgs;
@@ -27,6 +25,8 @@ use crate::status::StatusArgs;
 use crate::top::TopArgs;
 use crate::trace::TraceCommand;
 use crate::verify::VerifyArgs;
+use ebb_bench::load::LoadArgs;
+use ebb_bench::replay::ReplayArgs;
 
 /// Power management for storage servers.
 #[derive(Debug, Parser)]

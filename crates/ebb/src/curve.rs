@@ -10,8 +10,8 @@ use toml::Spanned;
 use ebb_policy::cooling::{Curve, CurveError};
 use ebb_trace::files;
 
-use crate::exit::usage;
-use crate::output;
+use ebb_cli::output;
+use ebb_cli::usage;
 
 /// A curve as it is kept in a file.
 #[derive(Debug, Serialize, Deserialize)]

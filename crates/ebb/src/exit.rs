@@ -13,18 +13,8 @@ use ebb_twin::{ProfileError, TwinError};
 use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
 
-use crate::out;
-use crate::text::printable;
-
-/// What was asked for cannot be: the message says what would be valid.
-#[derive(Debug, thiserror::Error)]
-#[error("{0}")]
-pub struct Usage(pub String);
-
-/// The work failed for a reason outside the input, such as a full disk.
-#[derive(Debug, thiserror::Error)]
-#[error("cannot write {0}")]
-pub struct Unwritten(pub String);
+use ebb_cli::text::printable;
+use ebb_cli::{Interrupted, Unwritten, Usage, out};
 
 /// A server has ended and not all of its namespaces were flushed.
 #[derive(Debug, thiserror::Error)]
@@ -33,16 +23,6 @@ pub struct Unwritten(pub String);
      before a Flush that succeeded, and those with Force Unit Access. Others may be lost"
 )]
 pub struct Unflushed(pub String);
-
-/// An error that what was asked for cannot be.
-pub fn usage(message: impl Into<String>) -> anyhow::Error {
-    Usage(message.into()).into()
-}
-
-/// Somebody asked the work to end before it was done.
-#[derive(Debug, thiserror::Error)]
-#[error("interrupted")]
-pub struct Interrupted;
 
 /// Tells `error` on standard error and gives its exit code; `asked` says that somebody asked for
 /// the end.
@@ -169,6 +149,7 @@ fn is_cpu(cause: &(dyn std::error::Error + 'static)) -> bool {
 #[cfg(test)]
 mod tests {
     use anyhow::Context;
+    use ebb_cli::usage;
     use ebb_policy::units::{Celsius, Nanos};
     use ebb_twin::Trip;
     use std::io;

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
-use crate::out::{self, Priority};
+use ebb_cli::out::{self, Priority};
 
 /// How important a message is; less important ones are not told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, ValueEnum, Serialize, Deserialize)]

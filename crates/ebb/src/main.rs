@@ -5,7 +5,6 @@
 
 #![deny(clippy::print_stdout, clippy::print_stderr)] // They panic on a closed pipe: see `out`.
 
-mod args;
 mod characterise;
 mod command;
 mod ctl;
@@ -13,28 +12,15 @@ mod curve;
 #[cfg(test)]
 mod docs;
 mod exit;
-mod flow;
-mod input;
-mod interrupt;
-mod keys;
-mod latency;
 mod ledger;
-mod load;
 mod log;
 mod manual;
-mod measured;
 mod metrics;
 #[cfg(test)]
 mod option_tables;
-mod out;
-mod output;
 mod paper;
-mod parallel;
 mod probe;
 mod profile;
-mod progress;
-mod random;
-mod replay;
 mod restore;
 mod rpc;
 mod run;
@@ -45,8 +31,6 @@ mod serve;
 mod server;
 mod sim;
 mod status;
-mod text;
-mod thread;
 mod top;
 mod trace;
 mod verify;
@@ -55,6 +39,8 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::{ArgMatches, FromArgMatches};
+use ebb_bench::{load, replay};
+use ebb_cli::{interrupt, out};
 
 use command::{Cli, Command, command};
 

@@ -16,8 +16,9 @@ use ebb_trace::generate::BUILTIN;
 use ebb_twin::{Profile, reactor as polled};
 
 use crate::command::command;
-use crate::exit::Unwritten;
-use crate::{out, output, profile, sim};
+use crate::{profile, sim};
+use ebb_cli::Unwritten;
+use ebb_cli::{out, output};
 
 /// Commands whose pages refer to one another.
 const RELATED: [&[&str]; 3] = [

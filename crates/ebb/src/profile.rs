@@ -7,8 +7,9 @@ use ebb_twin::drive::DriveProfile;
 use ebb_twin::hdd::HddProfile;
 use ebb_twin::{DriveFile, Profile, reactor};
 
-use crate::exit::{nearest, usage};
-use crate::out;
+use crate::exit::nearest;
+use ebb_cli::out;
+use ebb_cli::usage;
 
 /// Options of `ebb profile`.
 ///

@@ -10,8 +10,8 @@ use ebb_host::{
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::exit::usage;
-use crate::out;
+use ebb_cli::out;
+use ebb_cli::usage;
 
 /// Where originals are kept.
 pub const STATE: &str = "/var/lib/ebb";

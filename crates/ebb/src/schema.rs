@@ -29,6 +29,14 @@ macro_rules! written {
 }
 pub(crate) use written;
 
+mod load {
+    crate::schema::written!("load-1", ebb_bench::load::Report);
+}
+
+mod replay {
+    crate::schema::written!("replay-1", ebb_bench::replay::Report);
+}
+
 /// Compares the file with the type, or writes it.
 pub fn check<T: JsonSchema>(name: &str, settings: SchemaSettings) {
     let schema = settings.into_generator().into_root_schema_for::<T>();

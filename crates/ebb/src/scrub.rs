@@ -9,9 +9,9 @@ use ebb_target::device::{Checked, Fault, Finding, Keeper, Raid5, Spec, open_kept
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::exit::{Interrupted, usage};
-use crate::progress::Progress;
-use crate::{interrupt, out, text};
+use ebb_cli::progress::Progress;
+use ebb_cli::{Interrupted, usage};
+use ebb_cli::{interrupt, out, text};
 
 /// Options of `ebb scrub`.
 ///

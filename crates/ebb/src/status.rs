@@ -9,8 +9,9 @@ use serde_json::{Value, json};
 
 use crate::metrics::http;
 use crate::rpc::{RUN, client};
+use crate::run;
 use crate::serve::{self, address, status_text};
-use crate::{out, run};
+use ebb_cli::out;
 
 /// Why a status cannot be read.
 pub const OTHER: &str = "what answers is of another version of Ebb";

@@ -10,9 +10,10 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use crate::exit::usage;
+use crate::restore;
 use crate::rpc::{RUN, client};
-use crate::{out, restore, text};
+use ebb_cli::usage;
+use ebb_cli::{out, text};
 
 /// Options of `ebb verify`.
 ///

@@ -8,7 +8,7 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use ebb_bench::initiator::{Controller, Op, Queue, Request, Target};
+use ebb_initiator::{Controller, Op, Queue, Request, Target};
 use ebb_nvme::Status;
 use serde_json::{Value, json};
 use tempfile::TempDir;

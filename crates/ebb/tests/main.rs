@@ -23,7 +23,7 @@ mod pages;
 mod paper;
 mod paper_here;
 mod paper_storage_servers;
-#[path = "../../bench/tests/peer/mod.rs"]
+#[path = "../../initiator/tests/peer/mod.rs"]
 mod peer;
 mod pipes;
 mod polled;

@@ -2,12 +2,16 @@
 
 use std::time::Duration;
 
-use ebb_bench::initiator::{Controller, Target};
 use ebb_host::{
     Absent, Admin, Contest, Controllers, Health, Held, Host, Identity, Leave, Machine, State,
     Stated, restore,
 };
+use ebb_initiator::{Controller, Target};
+use ebb_nvme::identify;
+use ebb_nvme::log::Smart;
 use ebb_policy::{Applied, Control, InForce, Outcome, Plant, Request, Signals};
+
+use zerocopy::FromBytes;
 
 use crate::common::{prints, valid};
 use crate::serve::Serve;
@@ -42,7 +46,7 @@ impl std::fmt::Debug for Remote {
     }
 }
 
-fn absent(error: ebb_bench::initiator::Error) -> Absent {
+fn absent(error: ebb_initiator::Error) -> Absent {
     Absent::Failed { path: "dev/nvme0".into(), error: error.to_string() }
 }
 
@@ -55,11 +59,11 @@ impl Admin for Remote {
     }
     fn identify(&mut self) -> Result<Identity, Absent> {
         let bytes = self.0.identify_controller().map_err(absent)?;
-        Ok(Identity::parse(bytes[..].try_into().unwrap()))
+        Ok(Identity::parse(&identify::Controller::read_from_bytes(&bytes).unwrap()))
     }
     fn health(&mut self) -> Result<Health, Absent> {
         let bytes = self.0.log_page(2, 0, 512).map_err(absent)?;
-        Ok(Health::parse(bytes[..].try_into().unwrap()))
+        Ok(Health::parse(&Smart::read_from_bytes(&bytes).unwrap()))
     }
 }
 

@@ -77,8 +77,10 @@ wire_struct! {
         reserved_264: u8,
         /// APSTA, byte 265: bit 0, idle states are entered unasked.
         power_transitions: u8,
-        /// WCTEMP to FWUG, bytes 266-319.
-        reserved_266: [u8; 54],
+        /// WCTEMP, bytes 266-267: where it warns of its temperature, in kelvins; 0, not stated.
+        warning_temperature: U16,
+        /// CCTEMP to FWUG, bytes 268-319.
+        reserved_268: [u8; 52],
         /// KAS, bytes 320-321: granularity of the keep-alive timer in units of 100 ms.
         keep_alive: U16,
         /// HCTMA to ENDGIDMAX, bytes 322-341.

@@ -21,6 +21,7 @@ pub mod command;
 pub mod fabrics;
 pub mod feature;
 pub mod identify;
+pub mod keys;
 pub mod log;
 pub mod pdu;
 pub mod property;

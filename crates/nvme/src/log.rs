@@ -144,8 +144,14 @@ wire_struct! {
         media_errors: U128,
         /// Number of error information log entries, bytes 176-191.
         error_entries: U128,
-        /// Bytes 192-511.
-        reserved_192: [u8; 320],
+        /// Bytes 192-239.
+        reserved_192: [u8; 48],
+        /// Interval power, bytes 240-241: the mean of the last second (Base 2.1).
+        interval_power: U16,
+        /// Its scale, byte 242, in bits 1:0: as that of idle power.
+        interval_scale: u8,
+        /// Bytes 243-511.
+        reserved_243: [u8; 269],
     }
 }
 

@@ -12,8 +12,8 @@ use ebb_policy::PERIOD;
 use ebb_policy::cooling::Curve;
 use ebb_policy::units::{Nanos, parse_ratio};
 
-use crate::exit::usage;
-use crate::output;
+use ebb_cli::output;
+use ebb_cli::usage;
 
 pub use twin::{Step, Sweep, curve_of, hold_fans};
 

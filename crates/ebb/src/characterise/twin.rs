@@ -12,11 +12,12 @@ use ebb_trace::generate;
 use ebb_twin::{Observer, Run, Sample};
 
 use super::{CharacteriseArgs, duties, ending};
-use crate::exit::usage;
-use crate::parallel::in_parallel;
-use crate::progress::Progress;
+use crate::curve;
 use crate::server::Server;
-use crate::{curve, interrupt, out};
+use ebb_cli::parallel::in_parallel;
+use ebb_cli::progress::Progress;
+use ebb_cli::usage;
+use ebb_cli::{interrupt, out};
 
 /// One step of a sweep.
 #[derive(Debug, Clone, Copy, Serialize, JsonSchema)]

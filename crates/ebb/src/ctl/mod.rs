@@ -12,8 +12,8 @@ use ebb_policy::units::{Bytes, Nanos, Watts, parse_tolerance};
 use serde_json::{Value, json};
 
 use crate::log::Level;
-use crate::out;
 use crate::rpc::{RUN, SERVE, client};
+use ebb_cli::out;
 
 /// Options of `ebb ctl`.
 ///
@@ -382,7 +382,7 @@ fn method(command: &Command) -> Result<(&'static str, Value)> {
             let (namespace, state) = match &what[..] {
                 [namespace, state] => {
                     let wrong = |_| {
-                        crate::exit::usage(format!(
+                        ebb_cli::usage(format!(
                             "'{namespace}' is no namespace's number; write ebb ctl ana set \
                          ADDRESS:PORT [NAMESPACE] STATE"
                         ))

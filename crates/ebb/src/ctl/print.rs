@@ -10,7 +10,8 @@ use serde_json::{Value, from_value};
 use crate::serve::control::replies::{
     Done, Host, Hosts, Listener, Listeners, Namespace, Namespaces,
 };
-use crate::{status, text};
+use crate::status;
+use ebb_cli::text;
 
 /// The answer with the version of its schema.
 pub fn versioned(mut reply: Value) -> Value {

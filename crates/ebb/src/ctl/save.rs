@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use clap::Args;
 
-use crate::exit::usage;
 use crate::serve::control::replies::Configuration;
+use ebb_cli::usage;
 
 /// Options of `ebb ctl save`.
 #[derive(Debug, Args)]

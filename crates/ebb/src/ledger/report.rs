@@ -15,8 +15,8 @@ use serde::Serialize;
 use super::moment::moment;
 use super::tried::{Tried, tried};
 use super::{AS_FOUND, Amount, Amounts, FILE, Key, Ledger, POSSIBLE, Pair, SAVED, SETTLING, range};
-use crate::exit::usage;
-use crate::out;
+use ebb_cli::out;
+use ebb_cli::usage;
 
 const JOULES_PER_KWH: f64 = 3.6e6;
 

@@ -33,7 +33,7 @@ use tokio::time::{sleep, timeout};
 
 use super::names::Names;
 use super::{Format, Live, Pages, events};
-use crate::out;
+use ebb_cli::out;
 
 /// Connections at once; for more, old ones are closed.
 const CONNECTIONS: usize = 64;

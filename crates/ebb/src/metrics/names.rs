@@ -12,7 +12,7 @@ use hyper::header::{HOST, HeaderValue};
 use hyper::http::uri::Authority;
 use hyper::{HeaderMap, Uri};
 
-use crate::exit::usage;
+use ebb_cli::usage;
 
 /// Those that the operator allows.
 #[derive(Debug, Clone, Default)]

@@ -11,11 +11,11 @@ use ebb_trace::generate::WorkloadSpec;
 use ebb_twin::{Observer, Outcome, Run, Sample, run};
 
 use crate::characterise::hold_fans;
-use crate::interrupt;
-use crate::parallel::in_parallel;
-use crate::progress::Progress;
 use crate::server::Server;
 use crate::sim::maximum;
+use ebb_cli::interrupt;
+use ebb_cli::parallel::in_parallel;
+use ebb_cli::progress::Progress;
 
 /// What steers a run.
 #[derive(Debug, Clone)]

@@ -23,11 +23,11 @@ use clap::{Args, ValueEnum};
 
 use ebb_policy::units::Nanos;
 
-use crate::exit::{Interrupted, usage};
-use crate::interrupt;
-use crate::out;
-use crate::progress::Progress;
 use crate::server::Server;
+use ebb_cli::interrupt;
+use ebb_cli::out;
+use ebb_cli::progress::Progress;
+use ebb_cli::{Interrupted, usage};
 use lab::Lab;
 use report::Report;
 use sandman::here::{self, HereArgs};

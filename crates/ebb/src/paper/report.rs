@@ -11,7 +11,7 @@ use super::kind::Kind;
 use super::span::Span;
 use super::stated::{Fact, Stated};
 use super::verdict::{Bound, Form, Verdict};
-use crate::text::short;
+use ebb_cli::text::short;
 
 /// One number that the text states, or that stands beside them.
 #[derive(Debug, Clone, Serialize, JsonSchema)]

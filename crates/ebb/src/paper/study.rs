@@ -6,8 +6,8 @@ use ebb_policy::units::Nanos;
 
 use super::lab::{Experiment, Lab, Steer};
 use super::report::Report;
-use crate::exit::{Interrupted, usage};
-use crate::interrupt;
+use ebb_cli::interrupt;
+use ebb_cli::{Interrupted, usage};
 
 use ebb_trace::generate::WorkloadSpec;
 

@@ -13,8 +13,8 @@ use ebb_policy::Control;
 use ebb_policy::units::{Hertz, Nanos, Watts};
 use ebb_twin::Profile;
 
-use crate::exit::usage;
-use crate::{out, output};
+use ebb_cli::usage;
+use ebb_cli::{out, output};
 
 /// Whose numbers stand for what no machine says of itself.
 const BASE: &str = "generic-1u";

@@ -15,9 +15,10 @@ use ebb_policy::units::Nanos;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
 
-use crate::exit::usage;
+use crate::restore;
 use crate::run::config;
-use crate::{out, restore};
+use ebb_cli::out;
+use ebb_cli::usage;
 
 /// Options of `ebb probe --fans`.
 #[derive(Debug, Args)]

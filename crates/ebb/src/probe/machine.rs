@@ -10,10 +10,10 @@ use comfy_table::presets::NOTHING;
 use ebb_host::{Found, Machine, Report, Sys};
 
 use super::draft;
-use crate::exit::usage;
-use crate::out;
 use crate::run::config::Config;
-use crate::text::printable_lines;
+use ebb_cli::out;
+use ebb_cli::text::printable_lines;
+use ebb_cli::usage;
 
 /// Options of `ebb probe`.
 #[derive(Debug, Args)]

@@ -15,9 +15,9 @@ use hdrhistogram::Histogram;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::exit::usage;
-use crate::out;
-use crate::progress::Progress;
+use ebb_cli::out;
+use ebb_cli::progress::Progress;
+use ebb_cli::usage;
 
 /// Options of `ebb probe wake`.
 #[derive(Debug, Args)]

@@ -10,7 +10,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::{Fault, code, protocol};
-use crate::exit::Usage;
+use ebb_cli::Usage;
 
 /// Longest answer that is read.
 const MOST_ANSWER: u64 = 16 << 20;

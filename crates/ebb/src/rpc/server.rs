@@ -22,8 +22,8 @@ use tokio::time::{sleep, timeout};
 
 use super::protocol::{self, MOST_REQUEST};
 use super::{Fault, code};
-use crate::exit::usage;
 use crate::log::{self, Level};
+use ebb_cli::usage;
 
 /// Connections at once; for more, the oldest that asks for nothing gives way.
 const CONNECTIONS: usize = 32;

@@ -22,9 +22,9 @@ pub use machine::{Fan, Machine};
 use super::schedule::{InEffect, Span, are_budgets};
 use super::share::{Written, some_tolerance, tolerance};
 use super::trial;
-use crate::exit::usage;
 use crate::metrics::names::Names;
-use crate::output;
+use ebb_cli::output;
+use ebb_cli::usage;
 
 /// Where it is.
 pub const FILE: &str = "/etc/ebb/ebb.toml";

@@ -15,9 +15,10 @@ use serde_json::{Map, Value};
 use super::board::Board;
 use super::desk::{Asked, Order, Reply, What};
 use super::status::Status;
-use crate::exit::{self, usage};
+use crate::exit;
 use crate::log::Level;
 use crate::rpc::{Fault, Methods, code};
+use ebb_cli::usage;
 
 /// A run answers between two cycles, or once it has set everything back.
 const PATIENCE: Duration = Duration::from_secs(60);

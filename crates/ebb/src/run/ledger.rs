@@ -10,7 +10,7 @@ use ebb_policy::{Domain, Unit};
 
 use super::events::{Event, Reader, Settings, Tick};
 use crate::ledger::{self, AS_FOUND, Amount, Amounts, Ledger, POSSIBLE, Pair, SAVED, SETTLING};
-use crate::out;
+use ebb_cli::out;
 
 /// What is told within this time waits in memory: so much a loss of power can cost, and a drive is
 /// not kept awake for it.

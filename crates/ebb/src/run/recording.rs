@@ -8,7 +8,7 @@ use ebb_policy::units::{Bytes, Nanos};
 use ebb_record::recording::{self, Header, Writer};
 
 use super::events::{Begun, Event, Made, Reader, Settings, Tick};
-use crate::out;
+use ebb_cli::out;
 
 /// That something was lost is said once in this time.
 const EVERY: Nanos = Nanos::from_secs(600);

@@ -9,8 +9,8 @@ use ebb_policy::{Control, GroupSpec, Names};
 
 use super::config::Config;
 use super::schedule::InEffect;
-use crate::exit::usage;
-use crate::out;
+use ebb_cli::out;
+use ebb_cli::usage;
 
 /// What an operator should know from the start: it is said, and shown as long as it holds.
 #[derive(Default)]

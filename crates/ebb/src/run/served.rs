@@ -16,9 +16,9 @@ use ebb_target::transport::Distribution;
 
 use super::config::Config;
 use super::tenants::Tenants;
-use crate::out;
 use crate::rpc;
 use crate::serve::{self, Status};
+use ebb_cli::out;
 
 /// A server on the same host answers in a few milliseconds, on a busy one in tens of them. A cycle
 /// waits no longer.

@@ -12,7 +12,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::{flag, low_level};
 
-use crate::out;
+use ebb_cli::out;
 
 /// Signals, and a socket that wakes who waits for them.
 pub struct Signals {

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use super::board::{By, Change, Noticed, Totals, View};
 use super::events::{Ordered, Tick};
 use super::sensors::{self, Sensor};
-use crate::text;
+use ebb_cli::text;
 
 /// Everything a status shows.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]

@@ -22,7 +22,8 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use super::systemd::Systemd;
-use crate::{out, restore};
+use crate::restore;
+use ebb_cli::out;
 
 /// A worker that was not heard of for so long, or for so many periods, hangs.
 const SILENCE: Duration = Duration::from_secs(10);

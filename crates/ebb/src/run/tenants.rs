@@ -14,9 +14,9 @@ use ebb_target::controller::LEAST_BYTES_PER_SECOND;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use crate::out;
 use crate::rpc::client;
 use crate::serve::{self, Hosts};
+use ebb_cli::out;
 
 /// A cycle waits no longer for the server.
 const DEADLINE: Duration = Duration::from_millis(200);

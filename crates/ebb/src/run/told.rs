@@ -18,7 +18,7 @@ use serde::Serialize;
 
 use super::events::{Begun, Event, Reader, Settings, State, Tick};
 use crate::log::{self, Level};
-use crate::out::{self, Field, Journal, Priority};
+use ebb_cli::out::{self, Field, Journal, Priority};
 
 /// So many parts are named in a line, or one more; of others it says how many.
 const NAMED: usize = 3;

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use super::share::{Written, ratio};
 use crate::ledger::Pair;
-use crate::random::Random;
+use ebb_cli::random::Random;
 
 /// Shares of the time as found, and lengths of blocks: more costs what it measures, shorter ones
 /// tell the settling of policies.

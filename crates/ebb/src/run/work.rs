@@ -35,10 +35,12 @@ use super::schedule::InEffect;
 use super::served::{Served, Watched};
 use super::signals::Signals;
 use super::systemd::Systemd;
-use crate::exit::{is_usage, message, usage};
+use crate::exit::{is_usage, message};
+use crate::restore;
 use crate::rpc::{Fault, code};
 use crate::verify::Report;
-use crate::{out, restore};
+use ebb_cli::out;
+use ebb_cli::usage;
 
 /// Time from one summary to the next.
 const SUMMARY: Nanos = Nanos::from_secs(3600);

@@ -13,8 +13,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::options::Options;
-use crate::exit::usage;
-use crate::keys;
+use ebb_cli::usage;
+use ebb_nvme::keys;
 
 /// Who gets in, for the status.
 #[derive(Debug, Default, Serialize, Deserialize, JsonSchema)]

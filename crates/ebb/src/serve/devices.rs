@@ -9,8 +9,8 @@ use ebb_target::device::{self, Device, Spec};
 use uuid::Uuid;
 
 use super::modelled::{self, Drives, Modelled};
-use crate::exit::usage;
-use crate::progress::Progress;
+use ebb_cli::progress::Progress;
+use ebb_cli::usage;
 
 /// What the texts after `--namespace` stand for.
 pub struct Devices {

@@ -9,7 +9,7 @@ use ebb_policy::reactor::Machine;
 use ebb_target::reactor::CoreTotals;
 use ebb_twin::reactor::{Power, Profile};
 
-use crate::exit::usage;
+use ebb_cli::usage;
 
 /// Where the kernel shows RAPL (Documentation/power/powercap/powercap.rst).
 pub const POWERCAP: &str = "/sys/class/powercap";

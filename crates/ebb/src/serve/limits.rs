@@ -11,8 +11,8 @@ use ebb_target::transport::Limits;
 use super::access::{self, Vault};
 use super::devices;
 use super::options::Options;
-use crate::exit::usage;
-use crate::text;
+use ebb_cli::text;
+use ebb_cli::usage;
 
 /// Threads there may be, each with descriptors and buffers of its own.
 const THREADS: usize = 4096;

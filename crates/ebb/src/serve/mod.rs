@@ -31,14 +31,15 @@ use sd_notify::NotifyState;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-use crate::exit::{Unflushed, usage};
-use crate::interrupt;
+use crate::exit::Unflushed;
 use crate::log;
 use crate::metrics::http;
 use crate::metrics::names::Names;
-use crate::out;
-use crate::progress::Progress;
 use crate::rpc::server::Socket;
+use ebb_cli::interrupt;
+use ebb_cli::out;
+use ebb_cli::progress::Progress;
+use ebb_cli::usage;
 
 use access::Vault;
 use control::Control;

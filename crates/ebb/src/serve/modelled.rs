@@ -22,7 +22,7 @@ use rustix::time::{
     timerfd_settime,
 };
 
-use crate::exit::usage;
+use ebb_cli::usage;
 
 /// The drive where the text names none: one with five power states.
 const DEFAULT_DRIVE: &str = "pm1743";

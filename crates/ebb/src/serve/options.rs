@@ -11,9 +11,9 @@ use ebb_policy::units::{Bytes, Nanos};
 use ebb_target::controller::Port;
 use ebb_target::reactor::topology;
 
-use crate::exit::usage;
 use crate::log::Level;
-use crate::output::in_service;
+use ebb_cli::output::in_service;
+use ebb_cli::usage;
 
 /// Options of `ebb serve`.
 #[derive(Debug, Default, Args)]

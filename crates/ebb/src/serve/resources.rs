@@ -11,10 +11,10 @@ use ebb_target::transport::Places;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use super::limits;
-use crate::exit::usage;
 use crate::metrics::http;
 use crate::rpc::server;
-use crate::text;
+use ebb_cli::text;
+use ebb_cli::usage;
 
 /// Descriptors for what comes and goes: counters that are read, a file that is looked up.
 const SPARE: u64 = 16;

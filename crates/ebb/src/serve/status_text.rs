@@ -8,7 +8,7 @@ use comfy_table::{CellAlignment, Table};
 use super::access::words;
 use super::status::Status;
 use super::watch;
-use crate::text;
+use ebb_cli::text;
 
 /// Tables of cores, threads, namespaces, latencies, energy and the last changes.
 pub fn text(status: &Status) -> String {

@@ -4,7 +4,7 @@ use ebb_policy::units::Nanos;
 use ebb_record::text::number;
 use ebb_record::verdict::{Side, Verdict, percent};
 
-use crate::text::{seconds, short};
+use ebb_cli::text::{seconds, short};
 
 /// Cores busy for less of the time are hardly loaded.
 const HARDLY: f64 = 0.01;

@@ -10,7 +10,7 @@ use ebb_twin::AsHost;
 use ebb_twin::profile::Governor;
 
 use super::change::Change;
-use crate::args::{Changes, Reading};
+use ebb_cli::args::{Changes, Reading};
 
 /// The headings of options.
 pub const TRACES: &str = "Traces";

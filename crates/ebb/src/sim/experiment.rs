@@ -14,7 +14,8 @@ use ebb_record::summary::Experiment;
 use ebb_trace::files;
 
 use super::args::{GENERATED, OUTPUT, SimArgs, TRACES};
-use crate::exit::{nearest, usage};
+use crate::exit::nearest;
+use ebb_cli::usage;
 
 /// An option of the file.
 struct Stated<'a> {

@@ -10,9 +10,9 @@ use ebb_record::{Columns, Recorded, Summary, series};
 use super::plan::Plan;
 use super::run::RunResult;
 use super::truth;
-use crate::args::command_line;
-use crate::exit::{Unwritten, usage};
-use crate::output;
+use ebb_cli::args::command_line;
+use ebb_cli::output;
+use ebb_cli::{Unwritten, usage};
 
 /// Name of the report in its folder.
 const PAGE: &str = "index.html";

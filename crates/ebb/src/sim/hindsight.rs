@@ -14,8 +14,8 @@ use ebb_twin::outcome::Sample;
 use ebb_twin::{Observer, Outcome, Run, Unobserved};
 
 use super::plan::{Plan, is_foretold};
-use crate::exit::usage;
-use crate::interrupt;
+use ebb_cli::interrupt;
+use ebb_cli::usage;
 
 /// A policy, and who caps what it asks for.
 type Policies = (Box<dyn Policy>, Option<Box<dyn Policy>>);

@@ -13,7 +13,7 @@ use ebb_twin::{Profile, reactor as polled};
 
 use super::plan::FORETOLD;
 use super::polled::CLAIRVOYANT;
-use crate::out;
+use ebb_cli::out;
 
 #[derive(Serialize, JsonSchema)]
 #[schemars(extend("additionalProperties" = true))]

@@ -7,9 +7,9 @@ use ebb_policy::units::Nanos;
 use ebb_trace::generate::WorkloadSpec;
 use ebb_twin::{Run, Unobserved};
 
-use crate::exit::usage;
-use crate::progress::Progress;
 use crate::server::Server;
+use ebb_cli::progress::Progress;
+use ebb_cli::usage;
 
 /// Simulated before measuring, so that queues, caches and write buffers fill.
 const WARMUP: Nanos = Nanos::from_secs(2);

@@ -8,7 +8,7 @@ use ebb_policy::units::Nanos;
 use ebb_trace::generate::{Overrides, WorkloadSpec, by_name, load};
 
 use super::args::{SimArgs, WorkloadArgs};
-use crate::exit::usage;
+use ebb_cli::usage;
 
 /// How long a generated workload without an end of its own runs.
 pub const DEFAULT_DURATION: Nanos = Nanos::from_secs(60);

@@ -168,10 +168,10 @@ mod tests {
     use ebb_record::RunSummary;
     use ebb_record::recorder::Keep;
 
-    use crate::progress::Progress;
     use crate::sim::args::SimArgs;
     use crate::sim::plan::Plan;
     use crate::sim::run::run_all;
+    use ebb_cli::progress::Progress;
 
     #[test]
     fn what_the_cycles_add_up_to_is_what_the_twin_counts() {

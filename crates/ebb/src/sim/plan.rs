@@ -22,11 +22,11 @@ use super::maximum::maximum;
 use super::options::{self, DEFAULT_DURATION, DEFAULT_PROFILE, Example};
 use super::sampled::{self, Sample};
 use crate::curve;
-use crate::exit::usage;
-use crate::input::{Traces, Watch};
-use crate::progress::Progress;
 use crate::server::Server;
-use crate::text::short;
+use ebb_cli::input::{Traces, Watch};
+use ebb_cli::progress::Progress;
+use ebb_cli::text::short;
+use ebb_cli::usage;
 
 /// The policies that know the load (`hindsight.rs`), and what they find.
 pub const FORETOLD: [(&str, &str); 4] = [

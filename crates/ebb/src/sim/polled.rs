@@ -25,12 +25,12 @@ use super::plan::{Requests, requests};
 use super::steady::{self, Work};
 use super::summary::NONE_COUNTED;
 use super::table;
-use crate::exit::usage;
-use crate::input::Watch;
-use crate::out;
-use crate::parallel::in_parallel;
-use crate::progress::Progress;
-use crate::text::{grouped, seconds};
+use ebb_cli::input::Watch;
+use ebb_cli::out;
+use ebb_cli::parallel::in_parallel;
+use ebb_cli::progress::Progress;
+use ebb_cli::text::{grouped, seconds};
+use ebb_cli::usage;
 
 /// Knows the requests that will come.
 pub const CLAIRVOYANT: &str = "clairvoyant";

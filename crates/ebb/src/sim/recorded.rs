@@ -13,9 +13,9 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::SimArgs;
-use crate::exit::usage;
-use crate::out;
-use crate::text;
+use ebb_cli::out;
+use ebb_cli::text;
+use ebb_cli::usage;
 
 /// Options that mean something with a recording.
 const OPTIONS: [&str; 5] = ["recorded", "policy", "profile", "json", "quiet"];

@@ -17,10 +17,10 @@ use super::parts::Drawn;
 use super::plan::Plan;
 use super::steady::Work;
 use super::truth;
-use crate::exit::{Interrupted, usage};
-use crate::interrupt;
-use crate::parallel::each_in_parallel;
-use crate::progress::{Progress, Track};
+use ebb_cli::interrupt;
+use ebb_cli::parallel::each_in_parallel;
+use ebb_cli::progress::{Progress, Track};
+use ebb_cli::{Interrupted, usage};
 
 /// One policy's run.
 pub struct RunResult {

@@ -12,8 +12,8 @@ use ebb_twin::windows::WINDOW;
 
 use super::plan::{Plan, Requests};
 use super::sampled::{Sample, sum};
-use crate::exit::usage;
-use crate::interrupt;
+use ebb_cli::interrupt;
+use ebb_cli::usage;
 
 /// The whole load where nothing says how long it is.
 const DAY: Nanos = Nanos::from_secs(86_400);

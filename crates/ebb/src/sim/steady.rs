@@ -8,7 +8,7 @@ use ebb_record::verdict::percent;
 use ebb_twin::thermal::Thermal;
 
 use super::plan::{Plan, Requests, whole_periods};
-use crate::text::seconds;
+use ebb_cli::text::seconds;
 
 impl Plan {
     /// When `policy` and the server have settled under a steady load of `iops`.

@@ -11,7 +11,7 @@ use ebb_record::{RunSummary, Summary};
 
 use super::plan::{Plan, Requests};
 use super::run::RunResult;
-use crate::text::{grouped, number, percent, seconds, short, wrapped};
+use ebb_cli::text::{grouped, number, percent, seconds, short, wrapped};
 
 /// Columns of the screen where that is no terminal; at least two policies stand side by side.
 const SCREEN: usize = 100;

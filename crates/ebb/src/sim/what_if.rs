@@ -13,10 +13,10 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::recorded::{clock, wrong};
-use crate::exit::usage;
-use crate::out;
 use crate::run::estimate::{Core, Governed, Runs, Saved, imagine};
 use crate::run::latency::Latency;
+use ebb_cli::out;
+use ebb_cli::usage;
 
 const JOULES_PER_KWH: f64 = 3.6e6;
 

@@ -26,10 +26,10 @@ use serde_json::Value;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use signal_hook::flag;
 
-use crate::exit::usage;
 use crate::run::status::Status;
 use crate::status::{self, Daemon};
-use crate::{out, text};
+use ebb_cli::usage;
+use ebb_cli::{out, text};
 
 /// Time from an answer to the next question.
 const EVERY: Duration = Duration::from_secs(1);

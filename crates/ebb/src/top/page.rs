@@ -14,7 +14,7 @@ use super::sheet::{Sheet, words, wrapped};
 use crate::run::board::Change;
 use crate::run::sensors::Sensor;
 use crate::run::status::{Power, Refusal, Setting, Status, ago};
-use crate::text;
+use ebb_cli::text;
 
 /// Signals of power, the whole server first, and what they are of.
 const PARTS: [(&str, &str); 4] = [

@@ -7,7 +7,7 @@ use clap::{Args, Subcommand};
 use ebb_policy::units::Nanos;
 use ebb_trace::Format;
 
-use crate::args::{Changes, Reading, formats};
+use ebb_cli::args::{Changes, Reading, formats};
 
 /// What to do with a trace.
 #[derive(Debug, Subcommand)]

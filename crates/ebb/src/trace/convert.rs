@@ -12,11 +12,11 @@ use ebb_trace::{Format, OutputFile, TraceError, write_to};
 
 use super::args::ConvertArgs;
 use super::{open, skipped};
-use crate::exit::{Unwritten, usage};
-use crate::input::FileReport;
-use crate::out;
-use crate::output;
-use crate::text::grouped;
+use ebb_cli::input::FileReport;
+use ebb_cli::out;
+use ebb_cli::output;
+use ebb_cli::text::grouped;
+use ebb_cli::{Unwritten, usage};
 
 /// The name of standard output.
 const STDOUT: &str = "-";

@@ -10,8 +10,8 @@ use ebb_trace::{Op, Request, Source};
 
 use super::args::HeadArgs;
 use super::{open, skipped};
-use crate::input::FileReport;
-use crate::out;
+use ebb_cli::input::FileReport;
+use ebb_cli::out;
 
 #[derive(Serialize, JsonSchema)]
 #[schemars(title = "ebb trace head --json", extend("additionalProperties" = true))]

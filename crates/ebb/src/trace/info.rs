@@ -10,9 +10,9 @@ use ebb_trace::stats::{Summary, summarise};
 
 use super::args::InfoArgs;
 use super::{open, skipped};
-use crate::input::FileReport;
-use crate::out;
-use crate::text::{bytes, grouped, number, seconds};
+use ebb_cli::input::FileReport;
+use ebb_cli::out;
+use ebb_cli::text::{bytes, grouped, number, seconds};
 
 #[derive(Serialize, JsonSchema)]
 #[schemars(title = "ebb trace info --json", extend("minimum" = 0, "additionalProperties" = true))]

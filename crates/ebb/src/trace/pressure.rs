@@ -21,14 +21,14 @@ use ebb_twin::{Run, Unobserved};
 
 use super::args::PressureArgs;
 use super::{open, skipped};
-use crate::exit::usage;
-use crate::input::FileReport;
-use crate::out;
-use crate::parallel::in_parallel;
-use crate::progress::Progress;
 use crate::server::Server;
 use crate::sim::whole_periods;
-use crate::text::{grouped, number, seconds, short};
+use ebb_cli::input::FileReport;
+use ebb_cli::out;
+use ebb_cli::parallel::in_parallel;
+use ebb_cli::progress::Progress;
+use ebb_cli::text::{grouped, number, seconds, short};
+use ebb_cli::usage;
 
 /// Requests that the run at the mean rate should see at least, so that its rate is no accident.
 const LEAST_REQUESTS: f64 = 1000.0;

@@ -2,6 +2,8 @@
 
 mod taken;
 
+use ebb_nvme::feature;
+
 use crate::act::groups;
 use crate::act::place::TOLERANCE;
 pub use crate::act::place::{CGROUPS, Place};
@@ -11,9 +13,7 @@ use crate::find::energy::Zone;
 use crate::find::hwmon::{Chip, is_of};
 use crate::find::machine::Machine;
 use crate::folder::Folder;
-use crate::nvme::{
-    Admin, POWER_LIMIT, POWER_LIMIT_BITS, POWER_MANAGEMENT, POWER_STATE_BITS, Patient,
-};
+use crate::nvme::{Admin, POWER_LIMIT_BITS, POWER_STATE_BITS, Patient};
 use crate::sys::{Absent, Sys, cpu_list, cpus};
 
 pub use taken::{Set, Taken};
@@ -88,11 +88,13 @@ impl Knob {
                 At::Rates(device, Folder::open(sys, CGROUPS)?, format!("{group}/{RATES}"))
             }
             Place::Offline => At::Offline(Folder::open(sys, CPUS)?),
-            Place::PowerState { drive } => {
-                At::Feature(controller(machine, drive)?, POWER_MANAGEMENT, POWER_STATE_BITS)
-            }
+            Place::PowerState { drive } => At::Feature(
+                controller(machine, drive)?,
+                feature::POWER_MANAGEMENT,
+                POWER_STATE_BITS,
+            ),
             Place::PowerLimit { drive } => {
-                At::Feature(controller(machine, drive)?, POWER_LIMIT, POWER_LIMIT_BITS)
+                At::Feature(controller(machine, drive)?, feature::POWER_LIMIT, POWER_LIMIT_BITS)
             }
             Place::PackagePower { control_type, package } => {
                 let name = Name::Package(control_type.clone(), package.clone());

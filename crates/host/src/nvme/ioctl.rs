@@ -12,12 +12,15 @@ use std::fs::File;
 use std::io::ErrorKind;
 use std::path::PathBuf;
 
+use ebb_nvme::command::admin;
+use ebb_nvme::identify::{Controller, cns};
+use ebb_nvme::{feature, log};
 use rustix::io::Errno;
 use rustix::ioctl::{self, Ioctl as Call, IoctlOutput, Opcode};
+use zerocopy::{FromZeros, IntoBytes};
 
 use crate::capability::Capability;
-use crate::nvme::wire::{HEALTH, IDENTIFY};
-use crate::nvme::{Admin, Health, Identity, POWER_LIMIT};
+use crate::nvme::{Admin, Health, Identity};
 use crate::patience::Silence;
 use crate::sys::{Absent, Sys};
 
@@ -47,15 +50,6 @@ struct Command {
 
 const _: () = assert!(size_of::<Command>() == 72);
 
-/// Opcodes of admin commands (NVMe Base 2.1, Figure 142).
-const GET_LOG_PAGE: u8 = 0x02;
-const IDENTIFY_COMMAND: u8 = 0x06;
-const SET_FEATURES: u8 = 0x09;
-const GET_FEATURES: u8 = 0x0a;
-/// Identify Controller.
-const CNS_CONTROLLER: u32 = 1;
-/// SMART / Health Information.
-const LOG_HEALTH: u32 = 2;
 /// All namespaces.
 const ALL: u32 = u32::MAX;
 
@@ -144,30 +138,33 @@ impl Ioctl {
 impl Admin for Ioctl {
     fn feature(&mut self, feature: u8) -> Result<u32, Absent> {
         let cdw10 = u32::from(feature);
-        self.submit(Command { opcode: GET_FEATURES, cdw10, ..Command::default() }, &mut [])
+        self.submit(Command { opcode: admin::GET_FEATURES, cdw10, ..Command::default() }, &mut [])
     }
 
     fn set_feature(&mut self, feature: u8, value: u32) -> Result<(), Absent> {
         let (cdw10, cdw11) = (u32::from(feature), value);
         // nvme-cli 3 has a power limit in dword 13. What is read back tells what was taken.
-        let cdw13 = if feature == POWER_LIMIT { value } else { 0 };
-        let command = Command { opcode: SET_FEATURES, cdw10, cdw11, cdw13, ..Command::default() };
+        let cdw13 = if feature == feature::POWER_LIMIT { value } else { 0 };
+        let command =
+            Command { opcode: admin::SET_FEATURES, cdw10, cdw11, cdw13, ..Command::default() };
         self.submit(command, &mut []).map(drop)
     }
 
     fn identify(&mut self) -> Result<Identity, Absent> {
-        let mut bytes = [0; IDENTIFY];
-        let cdw10 = CNS_CONTROLLER;
-        self.submit(Command { opcode: IDENTIFY_COMMAND, cdw10, ..Command::default() }, &mut bytes)?;
-        Ok(Identity::parse(&bytes))
+        let mut data = Controller::new_zeroed();
+        let cdw10 = cns::CONTROLLER.into();
+        let command = Command { opcode: admin::IDENTIFY, cdw10, ..Command::default() };
+        self.submit(command, data.as_mut_bytes())?;
+        Ok(Identity::parse(&data))
     }
 
     fn health(&mut self) -> Result<Health, Absent> {
-        let mut bytes = [0; HEALTH];
+        let mut page = log::Smart::new_zeroed();
         // NUMDL counts dwords from 0.
-        let cdw10 = LOG_HEALTH | (HEALTH as u32 / 4 - 1) << 16;
-        let command = Command { opcode: GET_LOG_PAGE, nsid: ALL, cdw10, ..Command::default() };
-        self.submit(command, &mut bytes)?;
-        Ok(Health::parse(&bytes))
+        let cdw10 = u32::from(log::id::SMART) | (size_of::<log::Smart>() as u32 / 4 - 1) << 16;
+        let command =
+            Command { opcode: admin::GET_LOG_PAGE, nsid: ALL, cdw10, ..Command::default() };
+        self.submit(command, page.as_mut_bytes())?;
+        Ok(Health::parse(&page))
     }
 }

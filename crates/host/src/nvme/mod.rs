@@ -15,13 +15,9 @@ pub(crate) use patient::DEADLINE;
 pub use patient::Patient;
 pub use wire::{Health, Identity, power_limit};
 
-/// Feature 02h, Power Management: the power state (NVMe Base 5.1.25.1.2).
-pub const POWER_MANAGEMENT: u8 = 0x02;
-/// Its bits that are the power state.
+/// The bits of Power Management (Feature 02h) that are the power state (Base 5.1.25.1.2).
 pub const POWER_STATE_BITS: u32 = 0x1f;
-/// Feature 23h, Power Limit (NVMe Base 2.3): the value and its scale, as in power states.
-pub const POWER_LIMIT: u8 = 0x23;
-/// Its bits that are the limit and its scale.
+/// The bits of Power Limit (Feature 23h, Base 2.3) that are the limit and its scale.
 pub const POWER_LIMIT_BITS: u32 = 0x3_ffff;
 
 /// What the admin queue of a controller is asked.

@@ -2,13 +2,10 @@
 
 use std::ops::RangeInclusive;
 
+use ebb_nvme::identify::{Controller, PowerDescriptor};
+use ebb_nvme::log::Smart;
 use ebb_policy::PowerStateSpec;
 use ebb_policy::units::{Celsius, Nanos, Watts};
-
-/// Length of an Identify data structure.
-pub const IDENTIFY: usize = 4096;
-/// Length of the SMART / Health log.
-pub const HEALTH: usize = 512;
 
 /// Where a drive warns, in °C: it works at 50 by any maker's data sheet. Firmware says 0 °C or all
 /// bits set where nobody has filled that in.
@@ -19,10 +16,6 @@ const LIMITS: RangeInclusive<f64> = 50.0..=150.0;
 const SLOT: Watts = Watts(75.0);
 /// Zero kelvin.
 const ZERO: f64 = 273.15;
-/// Where the power state descriptors begin, and the length of one.
-const STATES: usize = 2048;
-const STATE: usize = 32;
-
 /// Who a controller is (Identify Controller, 5.1.13.2.1).
 #[derive(Debug, Clone, PartialEq)]
 pub struct Identity {
@@ -79,45 +72,39 @@ impl Identity {
     }
 
     /// Of an Identify Controller data structure.
-    pub fn parse(bytes: &[u8; IDENTIFY]) -> Self {
-        let text = |from: usize, to: usize| {
-            String::from_utf8_lossy(&bytes[from..to]).trim_matches(['\0', ' ']).to_owned()
-        };
-        let descriptors = bytes[STATES..].chunks_exact(STATE);
+    pub fn parse(data: &Controller) -> Self {
+        let text =
+            |bytes: &[u8]| String::from_utf8_lossy(bytes).trim_matches(['\0', ' ']).to_owned();
         // NPSS is a number from 0, of at most 31.
-        let descriptors = descriptors.take(usize::from(bytes[263].min(31)) + 1);
+        let descriptors = data.power.iter().take(usize::from(data.power_states) + 1);
         let mut states: Vec<_> = descriptors.clone().map(state).collect();
         let absurd = states.iter().position(|state| state.max_power > SLOT);
         let absurd = absurd.map(|number| (number, states[number].max_power));
         let all = states.iter_mut().filter(|state| state.max_power > SLOT);
         all.for_each(|state| state.max_power = Watts(0.0));
-        let idle = descriptors.map(|d| scaled(half(d, 16), d[18] >> 6));
+        let idle = descriptors.map(|one| scaled(one.idle_power.get(), one.idle_scale >> 6));
         Self {
-            serial: text(4, 24),
-            model: text(24, 64),
+            serial: text(&data.serial),
+            model: text(&data.model),
             states,
             absurd,
             idle: idle.map(|power| power.filter(|power| *power <= SLOT)).collect(),
-            warning: kelvin(half(bytes, 266)),
-            limits_power: bytes[98] & 1 << 4 != 0,
-            apst: bytes[265] & 1 != 0,
+            warning: kelvin(data.warning_temperature.get()),
+            limits_power: data.attributes.get() & 1 << 20 != 0,
+            apst: data.power_transitions & 1 != 0,
         }
     }
 }
 
 /// A power state descriptor (Figure 314).
-fn state(bytes: &[u8]) -> PowerStateSpec {
-    let micros = |at: usize| {
-        let micros = [bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]];
-        Nanos::from_micros(u64::from(u32::from_le_bytes(micros)))
-    };
+fn state(descriptor: &PowerDescriptor) -> PowerStateSpec {
     // MXPS: hundredths of a watt, or ten-thousandths.
-    let unit = if bytes[3] & 1 == 0 { 0.01 } else { 0.0001 };
+    let unit = if descriptor.flags & 1 == 0 { 0.01 } else { 0.0001 };
     PowerStateSpec {
-        max_power: Watts(f64::from(half(bytes, 0)) * unit),
-        operational: bytes[3] & 2 == 0,
-        entry: micros(4),
-        exit: micros(8),
+        max_power: Watts(f64::from(descriptor.max_power.get()) * unit),
+        operational: descriptor.flags & 2 == 0,
+        entry: Nanos::from_micros(descriptor.entry_latency.get().into()),
+        exit: Nanos::from_micros(descriptor.exit_latency.get().into()),
     }
 }
 
@@ -134,12 +121,11 @@ pub struct Health {
 
 impl Health {
     /// Of a log page.
-    pub fn parse(bytes: &[u8; HEALTH]) -> Self {
+    pub fn parse(page: &Smart) -> Self {
         Self {
-            warnings: bytes[0],
-            temperature: kelvin(half(bytes, 1)),
-            // Interval power: value and scale.
-            power: scaled(half(bytes, 240), bytes[242] & 3),
+            warnings: page.warning,
+            temperature: kelvin(page.temperature.get()),
+            power: scaled(page.interval_power.get(), page.interval_scale & 3),
         }
     }
 }
@@ -153,10 +139,6 @@ pub fn power_limit(power: Watts) -> Option<u32> {
 /// The power limit that the feature says; none where it says none.
 pub fn limited(value: u32) -> Option<Watts> {
     scaled(value as u16, (value >> 16) as u8 & 3)
-}
-
-fn half(bytes: &[u8], at: usize) -> u16 {
-    u16::from_le_bytes([bytes[at], bytes[at + 1]])
 }
 
 /// A temperature; zero where there is none.
@@ -178,7 +160,23 @@ fn scaled(value: u16, scale: u8) -> Option<Watts> {
 mod tests {
     use proptest::prelude::*;
 
+    use zerocopy::FromBytes;
+
     use super::*;
+
+    /// Bytes of the specification's structures, so that the layout of ours is tested as well.
+    const IDENTIFY: usize = 4096;
+    const HEALTH: usize = 512;
+    const STATES: usize = 2048;
+    const STATE: usize = 32;
+
+    fn identity(bytes: &[u8; IDENTIFY]) -> Identity {
+        Identity::parse(&Controller::read_from_bytes(bytes).unwrap())
+    }
+
+    fn health(bytes: &[u8; HEALTH]) -> Health {
+        Health::parse(&Smart::read_from_bytes(bytes).unwrap())
+    }
 
     /// As a Samsung PM9A3 answers: five states, of which two do no I/O.
     fn drive() -> [u8; IDENTIFY] {
@@ -206,16 +204,16 @@ mod tests {
 
     #[test]
     fn an_identity_is_read_as_the_specification_has_it() {
-        let identity = Identity::parse(&drive());
-        assert_eq!(identity.serial, "S64GNE0R100001");
-        assert_eq!(identity.model, "SAMSUNG MZQL23T8HCLS-00A07");
-        assert_eq!(identity.warning, Some(Celsius(345.0 - ZERO)));
+        let found = identity(&drive());
+        assert_eq!(found.serial, "S64GNE0R100001");
+        assert_eq!(found.model, "SAMSUNG MZQL23T8HCLS-00A07");
+        assert_eq!(found.warning, Some(Celsius(345.0 - ZERO)));
         let states: Vec<_> =
-            identity.states.iter().map(|state| (state.max_power.0, state.operational)).collect();
+            found.states.iter().map(|state| (state.max_power.0, state.operational)).collect();
         assert_eq!(states, [(13.0, true), (8.0, true), (3.5, false)]);
-        assert_eq!(identity.states[2].exit, Nanos::from_millis(10));
-        assert_eq!(identity.idle, [Some(Watts(3.5)), None, None]);
-        assert!(identity.apst && !Identity::parse(&[0; IDENTIFY]).apst);
+        assert_eq!(found.states[2].exit, Nanos::from_millis(10));
+        assert_eq!(found.idle, [Some(Watts(3.5)), None, None]);
+        assert!(found.apst && !identity(&[0; IDENTIFY]).apst);
     }
 
     /// With the one all fans would be at full speed for ever, with the other none for the drive.
@@ -226,7 +224,7 @@ mod tests {
         {
             let mut bytes = drive();
             bytes[266..268].copy_from_slice(&kelvin.to_le_bytes());
-            let found = Identity::parse(&bytes).hottest().map(|limit| limit.0.round());
+            let found = identity(&bytes).hottest().map(|limit| limit.0.round());
             assert_eq!(found, hottest, "{kelvin} K");
         }
     }
@@ -236,7 +234,7 @@ mod tests {
     fn a_state_that_does_not_say_its_power_caps_nothing() {
         let mut bytes = drive();
         let caps = |bytes: &[u8; IDENTIFY]| {
-            let caps = Identity::parse(bytes).caps();
+            let caps = identity(bytes).caps();
             caps.iter().map(|state| state.operational).collect::<Vec<_>>()
         };
         assert_eq!(caps(&bytes), [true, true, false]);
@@ -244,7 +242,7 @@ mod tests {
         assert_eq!(caps(&bytes), [true, false, false], "more than the first");
         bytes[STATES + STATE..STATES + STATE + 2].fill(0);
         assert_eq!(caps(&bytes), [true, false, false]);
-        assert!(Identity::parse(&bytes).states[1].operational, "it does I/O all the same");
+        assert!(identity(&bytes).states[1].operational, "it does I/O all the same");
     }
 
     /// 655.35 W are all bits set. Neither does a budget count with that, nor is it a cap.
@@ -253,47 +251,47 @@ mod tests {
         let mut bytes = drive();
         bytes[STATES..STATES + 2].fill(0xff);
         bytes[STATES + 16..STATES + 18].fill(0xff);
-        let identity = Identity::parse(&bytes);
-        assert_eq!(identity.states[0].max_power, Watts(0.0));
-        assert_eq!(identity.states[1].max_power, Watts(8.0));
-        assert!(identity.caps().iter().all(|state| !state.operational));
-        assert_eq!(identity.idle[0], None);
-        let remark = identity.absurd_remark().unwrap();
+        let found = identity(&bytes);
+        assert_eq!(found.states[0].max_power, Watts(0.0));
+        assert_eq!(found.states[1].max_power, Watts(8.0));
+        assert!(found.caps().iter().all(|state| !state.operational));
+        assert_eq!(found.idle[0], None);
+        let remark = found.absurd_remark().unwrap();
         assert!(remark.starts_with("its power state 0 says 655.35 W, more than any"), "{remark}");
         assert!(remark.contains("[machine.drive_watts]"), "{remark}");
         // E3.L and cards are large, and believed.
         for (hundredths, believed) in [(4000_u16, true), (7000, true), (7600, false)] {
             bytes[STATES..STATES + 2].copy_from_slice(&hundredths.to_le_bytes());
-            assert_eq!(Identity::parse(&bytes).absurd.is_none(), believed, "{hundredths}");
+            assert_eq!(identity(&bytes).absurd.is_none(), believed, "{hundredths}");
         }
         // In the finer scale all bits set are 6.5 W.
         bytes[STATES..STATES + 2].fill(0xff);
         bytes[STATES + 3] = 1;
-        assert_eq!(Identity::parse(&bytes).absurd, None);
+        assert_eq!(identity(&bytes).absurd, None);
     }
 
     #[test]
     fn health_is_read_as_the_specification_has_it() {
         let mut bytes = [0; HEALTH];
-        assert_eq!(Health::parse(&bytes).temperature, None);
-        assert_eq!(Health::parse(&bytes).power, None);
+        assert_eq!(health(&bytes).temperature, None);
+        assert_eq!(health(&bytes).power, None);
         bytes[1..3].copy_from_slice(&311_u16.to_le_bytes());
         bytes[240..242].copy_from_slice(&725_u16.to_le_bytes());
         bytes[242] = 2;
-        let health = Health::parse(&bytes);
-        assert_eq!(health.temperature, Some(Celsius(311.0 - ZERO)));
-        assert_eq!(health.power, Some(Watts(7.25)));
+        let found = health(&bytes);
+        assert_eq!(found.temperature, Some(Celsius(311.0 - ZERO)));
+        assert_eq!(found.power, Some(Watts(7.25)));
     }
 
     proptest! {
         #[test]
         fn no_answer_panics(bytes in proptest::collection::vec(any::<u8>(), IDENTIFY)) {
             let bytes: [u8; IDENTIFY] = bytes.try_into().unwrap();
-            let identity = Identity::parse(&bytes);
-            prop_assert!((1..=32).contains(&identity.states.len()));
+            let found = identity(&bytes);
+            prop_assert!((1..=32).contains(&found.states.len()));
             let mut page = [0; HEALTH];
             page.copy_from_slice(&bytes[..HEALTH]);
-            let _ = Health::parse(&page);
+            let _ = health(&page);
         }
     }
 }

@@ -1,5 +1,6 @@
 //! What NVMe drives say of themselves, asked at the pace of [`Asked`].
 
+use ebb_nvme::feature;
 use ebb_policy::sense::{Answers, Asked, DriveHealth};
 use ebb_policy::units::{Celsius, Nanos};
 use ebb_policy::{PowerState, Signals};
@@ -10,10 +11,7 @@ use crate::find::chips::TEMPERATURES;
 use crate::find::layout::DriveParts;
 use crate::find::machine::Machine;
 use crate::find::meters::MOST;
-use crate::nvme::{
-    Admin, Cap, Identity, POWER_LIMIT, POWER_LIMIT_BITS, POWER_MANAGEMENT, POWER_STATE_BITS,
-    Patient,
-};
+use crate::nvme::{Admin, Cap, Identity, POWER_LIMIT_BITS, POWER_STATE_BITS, Patient};
 
 /// Over a second a drive draws no more than so many times what its fastest state says.
 const MOST_FACTOR: f64 = 3.0;
@@ -76,8 +74,8 @@ impl DriveWatch {
 impl Answers for Drive {
     fn state(&mut self) -> Option<PowerState> {
         let (feature, bits) = match self.cap {
-            Cap::State => (POWER_MANAGEMENT, POWER_STATE_BITS),
-            Cap::Limit(_) => (POWER_LIMIT, POWER_LIMIT_BITS),
+            Cap::State => (feature::POWER_MANAGEMENT, POWER_STATE_BITS),
+            Cap::Limit(_) => (feature::POWER_LIMIT, POWER_LIMIT_BITS),
         };
         Some(self.cap.state(self.admin.feature(feature).ok()? & bits))
     }

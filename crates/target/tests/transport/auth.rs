@@ -3,7 +3,7 @@
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
-use ebb_bench::initiator::{self, Controller, Error, Op, Queue, Request, Target, Transaction};
+use ebb_initiator::{Controller, Error, Op, Queue, Request, Target, Transaction};
 use ebb_nvme::chap::{Group, Key};
 use ebb_nvme::command::{FABRICS, admin, fabrics, io, sgl};
 use ebb_nvme::pdu::{Digests, Kind};
@@ -65,8 +65,8 @@ fn server() -> (Server, Arc<Vault>) {
 
 /// A host with this key, and one of the target if it is to show that it has it.
 fn target(server: &Server, host: &str, own: usize, controller: Option<usize>) -> Target {
-    let host = initiator::Host { nqn: host.to_owned(), id: ID };
-    let secrets = Some(initiator::Secrets::new(key(own), controller.map(key)));
+    let host = ebb_initiator::Host { nqn: host.to_owned(), id: ID };
+    let secrets = Some(ebb_initiator::Secrets::new(key(own), controller.map(key)));
     let timeout = Duration::from_secs(60);
     Target { host, secrets, timeout, ..Target::new(server.address, NQN) }
 }
@@ -184,7 +184,7 @@ fn the_number_of_a_queue_is_taken_by_who_has_authenticated_itself_first() {
     let (sqe, data) = connect(1, host.id());
     let late = Peer::initialized(&server, Digests::default()).roundtrip(sqe, &data);
     assert_eq!(late.cqe().status(), Status::SEQUENCE_ERROR.retry(), "there is one by now");
-    let secrets = initiator::Secrets::new(key(0), None);
+    let secrets = ebb_initiator::Secrets::new(key(0), None);
     let mut transaction = Transaction::new(&secrets, 1, HOST, NQN);
     let send = |peer: &mut Peer, bytes: &[u8]| {
         let sqe = message(SEND, 1, bytes.len() as u32, sgl::IN_CAPSULE);
@@ -219,7 +219,7 @@ const RECEIVE: u8 = fabrics::AUTHENTICATION_RECEIVE;
 #[test]
 fn messages_come_one_at_a_time_and_no_longer_than_they_may_be() {
     let (server, _) = server();
-    let secrets = initiator::Secrets::new(key(0), None);
+    let secrets = ebb_initiator::Secrets::new(key(0), None);
     let mut host = Transaction::new(&secrets, 1, HOST, NQN);
     let negotiation = host.negotiate();
     let length = negotiation.len() as u32;
@@ -294,7 +294,7 @@ fn what_takes_long_stops_nobody() {
 fn a_crowd_that_only_begins_keeps_nobody_out() {
     let (server, _) = server();
     let groups = vec![Group::F4096];
-    let secrets = initiator::Secrets { groups, ..initiator::Secrets::new(key(0), None) };
+    let secrets = ebb_initiator::Secrets { groups, ..ebb_initiator::Secrets::new(key(0), None) };
     let negotiation = Transaction::new(&secrets, 1, HOST, NQN).negotiate();
     let crowd: Vec<Peer> = (0..64)
         .map(|_| {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use ebb_bench::initiator::{self, Controller, Queue, Request, Target};
+use ebb_initiator::{Controller, Queue, Request, Target};
 use ebb_nvme::command::{admin, io, sgl};
 use ebb_nvme::feature;
 use ebb_nvme::pdu::{Digests, Kind};
@@ -135,7 +135,7 @@ fn what_was_written_is_flushed_before_a_device_is_closed() {
 
 fn read(queue: &mut Queue, nsid: u32) -> Status {
     let buffer = vec![0; 512];
-    let (op, from) = (initiator::Op::Read, Instant::now());
+    let (op, from) = (ebb_initiator::Op::Read, Instant::now());
     let request = Request { op, nsid, lba: 0, blocks: 1, buffer, tag: 0, from };
     queue.submit(request).unwrap();
     let mut done = Vec::new();
@@ -226,7 +226,7 @@ fn a_limit_that_is_changed_lets_go_who_waits() {
         };
         allow(Some(1));
         assert_eq!(read(&mut queue, 1), Status::SUCCESS);
-        let (op, from, mut done) = (initiator::Op::Read, Instant::now(), Vec::new());
+        let (op, from, mut done) = (ebb_initiator::Op::Read, Instant::now(), Vec::new());
         let buffer = vec![0; 512];
         let request = Request { op, nsid: 1, lba: 0, blocks: 1, buffer, tag: 0, from };
         queue.submit(request).unwrap();

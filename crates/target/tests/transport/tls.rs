@@ -5,7 +5,7 @@ use std::net::{Shutdown, TcpStream};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use ebb_bench::initiator::{self, Controller, Error, Op, Queue, Request, Target, Tls};
+use ebb_initiator::{Controller, Error, Op, Queue, Request, Target, Tls};
 use ebb_nvme::pdu::{CapsuleResp, Digests};
 use ebb_nvme::tls::{Derivation, Key, Psk, Security, Session, Stream, Version};
 use ebb_policy::units::Nanos;
@@ -59,7 +59,7 @@ fn server(security: Security) -> (Server, Arc<Vault>) {
 
 /// A host with this key.
 fn target(server: &Server, host: &str, own: usize) -> Target {
-    let host = initiator::Host { nqn: host.to_owned(), id: [7; 16] };
+    let host = ebb_initiator::Host { nqn: host.to_owned(), id: [7; 16] };
     let timeout = Duration::from_secs(60);
     let tls = Some(Tls::new(key(own)));
     Target { host, tls, timeout, ..Target::new(server.address, NQN) }
@@ -131,7 +131,7 @@ fn hosts_with_their_keys_do_their_io_over_tls() {
     }
     assert_eq!(server.subsystem.authentications(), Some(Tally { succeeded: 8, failed: 0 }));
     // The discovery service has the same keys under its own name.
-    let found = initiator::discover(&target(&server, HOST, 0)).unwrap();
+    let found = ebb_initiator::discover(&target(&server, HOST, 0)).unwrap();
     assert!(found.iter().any(|one| one.nqn == NQN), "{found:?}");
 }
 
@@ -319,7 +319,7 @@ fn a_listener_that_offers_tls_takes_both_and_keeps_those_with_keys_to_it() {
     let plain = Target { tls: None, ..target(&server, HOST, 0) };
     let error = Controller::connect(&plain).err().unwrap();
     assert!(error.to_string().contains("may need a key for TLS"), "{error}");
-    initiator::discover(&plain).unwrap();
+    ebb_initiator::discover(&plain).unwrap();
 }
 
 #[test]

@@ -9,8 +9,8 @@ use ebb_host::{Drive, Machine};
 use super::HereArgs;
 use super::bench::IDLE;
 use super::reader::READ;
-use crate::exit::usage;
-use crate::replay::target::{Kind, Place, Target, Wanted};
+use ebb_bench::replay::target::{Kind, Place, Target, Wanted};
+use ebb_cli::usage;
 
 /// One of them.
 pub struct Disk {

@@ -23,12 +23,13 @@ use ebb_policy::units::{Nanos, parse_ratio};
 use rustix::process::geteuid;
 
 use super::{CharacteriseArgs, duties};
-use crate::exit::usage;
 use crate::run::config::{self, Config};
 use crate::run::supervisor;
-use crate::{curve, out, restore};
+use crate::{curve, restore};
 use bench::LOOK;
 use disks::Disk;
+use ebb_cli::out;
+use ebb_cli::usage;
 pub use report::Report;
 use server::Server;
 use steps::{Head, Steps};

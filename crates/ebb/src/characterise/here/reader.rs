@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::thread::{self, JoinHandle};
 
-use crate::random::Random;
+use ebb_cli::random::Random;
 
 /// Bytes of one read: little beside a seek, and one request to any disk.
 pub const READ: u64 = 64 << 10;

@@ -10,8 +10,8 @@ use ebb_host::{Counters, Drive, Fan, HeldFans, Machine, State};
 use super::bench::{Bench, DiskLook, LOOK, Look};
 use super::disks::Disk;
 use super::reader::{Places, Reader};
-use crate::exit::Interrupted;
 use crate::run::signals::Signals;
+use ebb_cli::Interrupted;
 
 /// It.
 pub struct Server<'a> {

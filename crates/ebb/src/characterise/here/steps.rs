@@ -13,7 +13,7 @@ use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
 
 use super::bench::Look;
-use crate::exit::{Unwritten, usage};
+use ebb_cli::{Unwritten, usage};
 
 /// Version of the file.
 pub const SCHEMA: u32 = 1;

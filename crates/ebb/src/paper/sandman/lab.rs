@@ -8,8 +8,8 @@ use ebb_trace::TraceError;
 use ebb_twin::hindsight::reactors;
 use ebb_twin::reactor::{Load, Profile, Setup, Shown, Software, run};
 
-use crate::parallel::in_parallel;
-use crate::progress::Progress;
+use ebb_cli::parallel::in_parallel;
+use ebb_cli::progress::Progress;
 
 /// What steers a run.
 #[derive(Debug, Clone, Copy)]

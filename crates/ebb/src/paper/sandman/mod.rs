@@ -12,7 +12,7 @@ use super::fits;
 use super::report::Report;
 use super::span::Span;
 use super::study::Part;
-use crate::progress::Progress;
+use ebb_cli::progress::Progress;
 
 use ebb_twin::reactor::Shown;
 use lab::{Lab, PLUS, SANDMAN, SPDK, Trial};

@@ -2,8 +2,8 @@
 
 use anyhow::Result;
 
-use crate::parallel::in_parallel;
-use crate::replay::{Direction, Pattern};
+use ebb_bench::replay::{Direction, Pattern};
+use ebb_cli::parallel::in_parallel;
 
 use super::super::span::Span;
 use super::Study;

@@ -8,9 +8,9 @@ use ebb_policy::units::Nanos;
 use ebb_trace::{Closed, Op, Request, Source, TraceError, Workload};
 use ebb_twin::{Observer, Outcome, Profile, Run, Sample, run};
 
-use crate::interrupt;
-use crate::random::Random;
-use crate::replay::{Direction, Pattern, Shape};
+use ebb_bench::replay::{Direction, Pattern, Shape};
+use ebb_cli::interrupt;
+use ebb_cli::random::Random;
 
 use super::MB;
 

@@ -7,7 +7,7 @@ use anyhow::Result;
 use ebb_trace::Op;
 use ebb_twin::Profile;
 
-use crate::parallel::in_parallel;
+use ebb_cli::parallel::in_parallel;
 
 use super::super::span::Span;
 use super::Study;

@@ -17,7 +17,7 @@ use anyhow::Result;
 
 use super::report::Report;
 use super::study::Part;
-use crate::progress::Progress;
+use ebb_cli::progress::Progress;
 
 use benchmarks::Benchmarks;
 

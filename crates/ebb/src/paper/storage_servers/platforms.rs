@@ -7,8 +7,8 @@ use ebb_trace::Op;
 use ebb_twin::Profile;
 use ebb_twin::drive::DriveProfile;
 
-use crate::parallel::in_parallel;
-use crate::replay::{Direction, Pattern};
+use ebb_bench::replay::{Direction, Pattern};
+use ebb_cli::parallel::in_parallel;
 
 use super::super::span::Span;
 use super::emulator::{Measured, Test, application};

@@ -5,7 +5,7 @@ use anyhow::Result;
 
 use ebb_twin::Profile;
 
-use crate::replay::Direction;
+use ebb_bench::replay::Direction;
 
 use super::super::span::Span;
 use super::Study;

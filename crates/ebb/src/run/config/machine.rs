@@ -10,8 +10,8 @@ use ebb_target::controller::check_nqn;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::exit::usage;
 use crate::run::share::{Written, ratio};
+use ebb_cli::usage;
 
 /// `[machine]`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]

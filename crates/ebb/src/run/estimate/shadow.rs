@@ -170,14 +170,14 @@ fn what_is_printed_holds() {
             }
             let [would, has] =
                 told.map(|[least, most]| format!("{:.1} to {:.1} W", least.0, most.0));
-            crate::out::note(format_args!(
+            ebb_cli::out::note(format_args!(
                 "{name:14} {of:20} would save {would}; saves {:.2} W; has saved {has}",
                 is.0
             ));
         }
         for ((who, held), wide) in ["watches", "acts"].iter().zip(held).zip(&mut half_widths) {
             let Held { is, of, half_widths } = held;
-            crate::out::note(format_args!("{name}: of a policy that {who}, {is} of {of} hold"));
+            ebb_cli::out::note(format_args!("{name}: of a policy that {who}, {is} of {of} hold"));
             wide.extend(half_widths);
             if is * 20 < of * 17 {
                 wrong.push((name, *who));
@@ -186,7 +186,7 @@ fn what_is_printed_holds() {
     }
     assert!(wrong.is_empty(), "{wrong:?}");
     let half_widths = half_widths.map(median);
-    crate::out::note(format_args!("half-widths, in the median: {half_widths:.2?}"));
+    ebb_cli::out::note(format_args!("half-widths, in the median: {half_widths:.2?}"));
     assert!(named != "all" || half_widths.iter().all(|median| *median <= 0.3), "{half_widths:?}");
 }
 

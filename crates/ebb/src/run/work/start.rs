@@ -9,14 +9,14 @@ use ebb_record::recording;
 use ebb_twin::Profile;
 use rustix::fs::{FileType, fstat};
 
-use crate::exit::usage;
-use crate::out;
 use crate::run::config::Config;
 use crate::run::estimate::{Governed, governed};
 use crate::run::events::Begun;
 use crate::run::latency::Latency;
 use crate::run::power;
 use crate::run::remarks::Remarks;
+use ebb_cli::out;
+use ebb_cli::usage;
 
 /// What steers the frequency of each group.
 fn all_governed(host: &Host) -> Vec<Option<recording::Governed>> {

@@ -12,7 +12,7 @@ use serde_json::{Value, to_value};
 use super::super::access::Hosts;
 use super::super::options::Options;
 use super::{Control, Part, Running, done, replies, texts};
-use crate::exit::usage;
+use ebb_cli::usage;
 
 /// Limits are lent for no longer, in seconds.
 const LONGEST_LOAN: f64 = 60.0;

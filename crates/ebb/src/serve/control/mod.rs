@@ -31,10 +31,11 @@ use super::options::Options;
 use super::resources::Promised;
 use super::status::Observer;
 use super::{Server, devices};
-use crate::exit::{self, usage};
+use crate::exit;
 use crate::log::{self, Level};
-use crate::out;
 use crate::rpc::{Fault, Methods, code};
+use ebb_cli::out;
+use ebb_cli::usage;
 
 pub use paths::listen;
 

@@ -11,8 +11,8 @@ use serde_json::{Value, to_value};
 
 use super::super::devices;
 use super::{Control, Part, Running, done, replies};
-use crate::exit::usage;
 use crate::log::{self, Level};
+use ebb_cli::usage;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -10,7 +10,7 @@ use serde::Deserialize;
 use serde_json::{Value, to_value};
 
 use super::{Control, done, replies, texts};
-use crate::exit::usage;
+use ebb_cli::usage;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -8,7 +8,7 @@ use rustix::fs::{CWD, FileType, Mode, mknodat};
 
 use super::super::energy::{Model, profile};
 use super::*;
-use crate::progress::Progress;
+use ebb_cli::progress::Progress;
 
 const LONG: Duration = Duration::from_secs(60);
 const HOST: &str = "nqn.2026-01.org.example:host";

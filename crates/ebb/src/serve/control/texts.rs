@@ -6,7 +6,7 @@ use anyhow::Result;
 use ebb_policy::units::Bytes;
 use ebb_target::controller::{Allowed, AnaState, LEAST_BYTES_PER_SECOND, LEAST_IOPS};
 
-use crate::exit::usage;
+use ebb_cli::usage;
 
 /// A host and what it may do: `NQN,iops=N,bytes-per-second=SIZE`.
 pub fn limit(text: &str) -> Result<(String, Allowed)> {

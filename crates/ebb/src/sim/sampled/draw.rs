@@ -7,7 +7,7 @@
 //! as the share allows, so that windows of one are as alike as can be, and at least one in a class:
 //! no sample lacks the few windows of a high load among the many of a low one.
 
-use crate::random::Random;
+use ebb_cli::random::Random;
 
 /// Purpose of the random numbers.
 const DRAWING: u64 = 0x5a3d;

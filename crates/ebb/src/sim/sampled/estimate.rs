@@ -157,7 +157,7 @@ pub fn student(freedom: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::random::Random;
+    use ebb_cli::random::Random;
 
     #[test]
     fn student_is_that_of_the_tables() {

@@ -19,7 +19,7 @@ use ebb_twin::windows::WINDOW;
 
 use self::draw::{Stratum, Window, draw};
 use super::args::SimArgs;
-use crate::exit::usage;
+use ebb_cli::usage;
 
 /// Windows are no shorter: six of the SLA's.
 const SHORTEST: Nanos = Nanos(6 * WINDOW.0);

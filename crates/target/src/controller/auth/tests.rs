@@ -10,7 +10,7 @@ use super::super::{Config, Host};
 use super::transaction::{Report, Transactions};
 use super::work::Work;
 use super::*;
-use ebb_bench::initiator::{self, Transaction};
+use ebb_initiator::Transaction;
 use ebb_nvme::auth::{Explanation, Failure as Told, Head, Reply, Success2, id, kind};
 use ebb_nvme::chap::Group;
 
@@ -83,28 +83,28 @@ impl Target {
     }
 
     /// Up to the challenge, which is returned.
-    fn challenges(&mut self, secrets: &initiator::Secrets) -> Vec<u8> {
+    fn challenges(&mut self, secrets: &ebb_initiator::Secrets) -> Vec<u8> {
         self.send(&negotiation(secrets));
         self.receive()
     }
 }
 
 /// A host's, of the null group, which is fast.
-fn secrets(host: usize, controller: Option<usize>) -> initiator::Secrets {
+fn secrets(host: usize, controller: Option<usize>) -> ebb_initiator::Secrets {
     let groups = vec![Group::Null];
-    initiator::Secrets { groups, ..initiator::Secrets::new(key(host), controller.map(key)) }
+    ebb_initiator::Secrets { groups, ..ebb_initiator::Secrets::new(key(host), controller.map(key)) }
 }
 
-fn transaction(secrets: &initiator::Secrets) -> Transaction<'_> {
+fn transaction(secrets: &ebb_initiator::Secrets) -> Transaction<'_> {
     Transaction::new(secrets, 7, HOST, SUBSYSTEM)
 }
 
-fn negotiation(secrets: &initiator::Secrets) -> Vec<u8> {
+fn negotiation(secrets: &ebb_initiator::Secrets) -> Vec<u8> {
     transaction(secrets).negotiate()
 }
 
 /// A whole transaction, as the host sees it.
-fn run(target: &mut Target, secrets: &initiator::Secrets) -> Result<(), Explanation> {
+fn run(target: &mut Target, secrets: &ebb_initiator::Secrets) -> Result<(), Explanation> {
     let (mut host, was_in) = (transaction(secrets), target.machine.is_authenticated());
     target.send(&host.negotiate());
     let reply = host.reply(&target.receive())?;
@@ -117,7 +117,7 @@ fn run(target: &mut Target, secrets: &initiator::Secrets) -> Result<(), Explanat
     Ok(())
 }
 
-fn gets_in(target: &mut Target, secrets: &initiator::Secrets) {
+fn gets_in(target: &mut Target, secrets: &ebb_initiator::Secrets) {
     run(target, secrets).unwrap();
     assert!(target.machine.is_authenticated() && !target.machine.is_over());
     assert_eq!(target.machine.take_report(), Some(Report::Succeeded));
@@ -138,8 +138,8 @@ fn who_has_the_key_gets_in_with_every_hash_function_and_group() {
             let mut target = Target::with(&[0], controller);
             target.rules.groups = Group::ALL.to_vec();
             let (hashes, groups) = (vec![hash], vec![group]);
-            let new = initiator::Secrets::new(key(0), controller.map(key));
-            gets_in(&mut target, &initiator::Secrets { hashes, groups, ..new });
+            let new = ebb_initiator::Secrets::new(key(0), controller.map(key));
+            gets_in(&mut target, &ebb_initiator::Secrets { hashes, groups, ..new });
         }
     }
 }
@@ -147,18 +147,18 @@ fn who_has_the_key_gets_in_with_every_hash_function_and_group() {
 #[test]
 fn the_target_chooses_by_its_own_preference_and_no_more_than_it_allows() {
     let mut target = Target::with(&[0], None);
-    let offer = initiator::Secrets::new(key(0), None);
+    let offer = ebb_initiator::Secrets::new(key(0), None);
     let challenge = target.challenges(&offer);
     assert_eq!(challenge[8..10], [Hash::Sha512 as u8, Group::F2048 as u8]);
     for group in [Group::F6144, Group::F8192] {
         let mut target = Target::with(&[0], None);
-        let offer = initiator::Secrets { groups: vec![group], ..offer.clone() };
+        let offer = ebb_initiator::Secrets { groups: vec![group], ..offer.clone() };
         target.send(&negotiation(&offer));
         target.refuses(Explanation::Group);
     }
     let mut target = Target::with(&[0], None);
     target.rules.hashes = vec![Hash::Sha512];
-    target.send(&negotiation(&initiator::Secrets { hashes: vec![Hash::Sha384], ..offer }));
+    target.send(&negotiation(&ebb_initiator::Secrets { hashes: vec![Hash::Sha384], ..offer }));
     target.refuses(Explanation::Hash);
 }
 
@@ -358,7 +358,7 @@ fn messages_have_an_order() {
 
 #[test]
 fn messages_have_the_length_that_they_say() {
-    let offer = initiator::Secrets { groups: vec![Group::F2048], ..secrets(0, Some(1)) };
+    let offer = ebb_initiator::Secrets { groups: vec![Group::F2048], ..secrets(0, Some(1)) };
     let mut target = Target::with(&[0], Some(1));
     let good = transaction(&offer).reply(&target.challenges(&offer)).unwrap();
     let longer = [&good[..], &[0]].concat();

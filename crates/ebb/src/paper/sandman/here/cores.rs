@@ -5,7 +5,7 @@ use anyhow::{Context, Result};
 use ebb_policy::reactor::Machine;
 use ebb_target::reactor::topology;
 
-use crate::exit::usage;
+use ebb_cli::usage;
 
 /// CPUs of the target and of the load.
 ///

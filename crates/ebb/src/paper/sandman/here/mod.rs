@@ -17,11 +17,11 @@ use clap::Args;
 use ebb_policy::units::Nanos;
 
 use super::super::study::{Wanted, choose};
-use crate::exit::usage;
-use crate::out;
 use crate::probe::wake::cpu_model;
-use crate::progress::Progress;
 use crate::serve::energy;
+use ebb_cli::out;
+use ebb_cli::progress::Progress;
+use ebb_cli::usage;
 
 use cases::{Case, Pace, Plan};
 use point::{Lab, Point};

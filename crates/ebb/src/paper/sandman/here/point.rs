@@ -13,11 +13,11 @@ use ebb_target::reactor::{CoreTotals, Snapshot, probe};
 use ebb_twin::reactor::Profile;
 
 use super::cases::{Case, Pace};
-use crate::latency::Latency;
-use crate::load::{Load, LoadArgs};
-use crate::progress::Progress;
 use crate::serve::energy::{Model, Rapl};
 use crate::serve::{Options, Server};
+use ebb_bench::latency::Latency;
+use ebb_bench::load::{Load, LoadArgs};
+use ebb_cli::progress::Progress;
 
 /// Shares of the maximum between bursts and in them, as in the twin's evaluation.
 const REST: f64 = 0.02;

@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use super::point::{Latencies, Point, Residency};
 use super::{BASE, SCHEDULERS};
-use crate::text;
+use ebb_cli::text;
 
 /// Cache lines that take this much longer belong to cores that moved apart: near and far differ
 /// by a factor of six and more.
