@@ -9,13 +9,13 @@ use std::net::Ipv4Addr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use ebb_nvme::chap::{Group, Key};
-use ebb_target::controller::{Authentication, Config, Keys, Rules, Secrets, Subsystem, Wake};
-use ebb_initiator::{Transaction};
+use ebb_initiator::Transaction;
 use ebb_nvme::Sqe;
 use ebb_nvme::auth::{MOST, check_fields, is_authentication};
+use ebb_nvme::chap::{Group, Key};
 use ebb_nvme::command::{FABRICS, fabrics};
 use ebb_policy::units::Nanos;
+use ebb_target::controller::{Authentication, Config, Keys, Rules, Secrets, Subsystem, Wake};
 use libfuzzer_sys::fuzz_target;
 use zerocopy::FromBytes;
 

@@ -9,14 +9,14 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use ebb_nvme::Sqe;
+use ebb_nvme::command::{FABRICS, fabrics, sgl};
+use ebb_nvme::fabrics::{ANY_CONTROLLER, DISCOVERY_NQN};
 use ebb_policy::units::Nanos;
 use ebb_target::controller::{
     AdminQueue, Config, IoQueue, Namespace, Plan, Port, Queue, Reply, Subsystem, check_ranges,
 };
 use ebb_target::device::{Channel, Device, Geometry};
-use ebb_nvme::Sqe;
-use ebb_nvme::command::{FABRICS, fabrics, sgl};
-use ebb_nvme::fabrics::{ANY_CONTROLLER, DISCOVERY_NQN};
 use libfuzzer_sys::fuzz_target;
 use zerocopy::FromBytes;
 

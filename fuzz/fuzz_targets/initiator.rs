@@ -13,9 +13,7 @@ use std::os::unix::net::UnixStream;
 use std::time::Instant;
 
 use ebb_initiator::{Completion, Op, Queue, Request};
-use ebb_nvme::pdu::{
-    self, COMMON, CapsuleResp, Common, Digests, Frame, Kind, Transfer, flag,
-};
+use ebb_nvme::pdu::{self, COMMON, CapsuleResp, Common, Digests, Frame, Kind, Transfer, flag};
 use ebb_nvme::{Cqe, Status};
 use libfuzzer_sys::fuzz_target;
 use zerocopy::{FromBytes, IntoBytes};

@@ -11,10 +11,10 @@ use std::collections::BTreeMap;
 use std::io;
 use std::sync::{Arc, Mutex, OnceLock};
 
+use ebb_nvme::Status;
 use ebb_target::device::{
     Buffer, Channel, Device, Done, Geometry, Io, Keeper, Op, Pool, Raid5, Raid5Options,
 };
-use ebb_nvme::Status;
 use libfuzzer_sys::fuzz_target;
 
 const BLOCK: usize = 512;

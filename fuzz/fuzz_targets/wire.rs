@@ -5,7 +5,6 @@
 
 #![no_main]
 
-use ebb_target::controller::Direction;
 use ebb_nvme::fabrics::{Connect, ConnectData, PropertyAt, nqn};
 use ebb_nvme::log::Request;
 use ebb_nvme::pdu::{
@@ -13,6 +12,7 @@ use ebb_nvme::pdu::{
     MAX_HEADER, MAX_TERMINATE, Terminate, Transfer,
 };
 use ebb_nvme::{Cqe, Sqe, Status};
+use ebb_target::controller::Direction;
 use libfuzzer_sys::fuzz_target;
 use zerocopy::FromBytes;
 

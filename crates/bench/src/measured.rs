@@ -12,10 +12,10 @@ use indicatif::ProgressBar;
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use ebb_cli::text::{grouped, number, seconds};
 use ebb_trace::Op;
 
 use crate::latency::{Latency, LatencyReport, PERCENTILES};
-use ebb_cli::text::{grouped, number, seconds};
 
 /// Names of the operations, by [`Op`].
 pub const NAMES: [&str; 4] = ["read", "write", "flush", "trim"];

@@ -6,6 +6,8 @@ use std::path::PathBuf;
 use clap::{Arg, CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
 
+use ebb_bench::load::LoadArgs;
+use ebb_bench::replay::ReplayArgs;
 use ebb_policy::units::{Bytes, Nanos, Watts};
 use ebb_trace::Columns;
 use ebb_trace::generate::{Rate, Share};
@@ -25,8 +27,6 @@ use crate::status::StatusArgs;
 use crate::top::TopArgs;
 use crate::trace::TraceCommand;
 use crate::verify::VerifyArgs;
-use ebb_bench::load::LoadArgs;
-use ebb_bench::replay::ReplayArgs;
 
 /// Power management for storage servers.
 #[derive(Debug, Parser)]

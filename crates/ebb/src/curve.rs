@@ -10,8 +10,7 @@ use toml::Spanned;
 use ebb_policy::cooling::{Curve, CurveError};
 use ebb_trace::files;
 
-use ebb_cli::output;
-use ebb_cli::usage;
+use ebb_cli::{output, usage};
 
 /// A curve as it is kept in a file.
 #[derive(Debug, Serialize, Deserialize)]

@@ -11,14 +11,13 @@ use clap_complete::Shell;
 use clap_mangen::Man;
 use clap_mangen::roff::{Roff, bold, roman};
 
+use ebb_cli::{Unwritten, out, output};
 use ebb_policy::{reactor, registry};
 use ebb_trace::generate::BUILTIN;
 use ebb_twin::{Profile, reactor as polled};
 
 use crate::command::command;
 use crate::{profile, sim};
-use ebb_cli::Unwritten;
-use ebb_cli::{out, output};
 
 /// Commands whose pages refer to one another.
 const RELATED: [&[&str]; 3] = [

@@ -3,13 +3,12 @@
 use anyhow::Result;
 use clap::Args;
 
+use ebb_cli::{out, usage};
 use ebb_twin::drive::DriveProfile;
 use ebb_twin::hdd::HddProfile;
 use ebb_twin::{DriveFile, Profile, reactor};
 
 use crate::exit::nearest;
-use ebb_cli::out;
-use ebb_cli::usage;
 
 /// Options of `ebb profile`.
 ///

@@ -10,8 +10,7 @@ use ebb_host::{
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use ebb_cli::out;
-use ebb_cli::usage;
+use ebb_cli::{out, usage};
 
 /// Where originals are kept.
 pub const STATE: &str = "/var/lib/ebb";

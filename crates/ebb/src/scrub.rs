@@ -10,8 +10,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use ebb_cli::progress::Progress;
-use ebb_cli::{Interrupted, usage};
-use ebb_cli::{interrupt, out, text};
+use ebb_cli::{Interrupted, interrupt, out, text, usage};
 
 /// Options of `ebb scrub`.
 ///

@@ -5,13 +5,13 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use clap::Args;
+use ebb_cli::out;
 use serde_json::{Value, json};
 
 use crate::metrics::http;
 use crate::rpc::{RUN, client};
 use crate::run;
 use crate::serve::{self, address, status_text};
-use ebb_cli::out;
 
 /// Why a status cannot be read.
 pub const OTHER: &str = "what answers is of another version of Ebb";

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use anyhow::{Result, bail};
 use clap::Args;
+use ebb_cli::{out, text, usage};
 use ebb_host::{Lock, Machine, State, Sys, Verified, compare};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -12,8 +13,6 @@ use serde_json::json;
 
 use crate::restore;
 use crate::rpc::{RUN, client};
-use ebb_cli::usage;
-use ebb_cli::{out, text};
 
 /// Options of `ebb verify`.
 ///

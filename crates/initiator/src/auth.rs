@@ -2,16 +2,16 @@
 
 use std::time::Duration;
 
-use zerocopy::{FromBytes, FromZeros, IntoBytes};
-
-use super::exchange::{exchange, fabric};
-use super::{Direction, Error, Queue};
 use ebb_nvme::auth::{
     self, Challenge, Explanation, Failure, Head, Negotiate, Protocol, Reply, Success1, Success2,
     id, kind,
 };
 use ebb_nvme::chap::{self, Group, Hash, Key, Pair, Terms, is_equal};
 use ebb_nvme::command::fabrics;
+use zerocopy::{FromBytes, FromZeros, IntoBytes};
+
+use super::exchange::{exchange, fabric};
+use super::{Direction, Error, Queue};
 
 /// Keys to authenticate with.
 #[derive(Debug, Clone, PartialEq, Eq)]

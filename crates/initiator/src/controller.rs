@@ -3,16 +3,17 @@
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use super::auth::{Transaction, authenticate};
-use super::exchange::{exchange, fabric};
-use super::link::Link;
-use super::slot::{Completion, MOST};
-use super::{Direction, Error, Identity, Namespace, Queue, Secrets};
 use ebb_nvme::command::{admin, fabrics};
 use ebb_nvme::fabrics::Connect;
 use ebb_nvme::identify::{self as wire, SIZE, cns};
 use ebb_nvme::pdu::Digests;
 use ebb_nvme::{Sqe, Status, chap, feature, tls};
+
+use super::auth::{Transaction, authenticate};
+use super::exchange::{exchange, fabric};
+use super::link::Link;
+use super::slot::{Completion, MOST};
+use super::{Direction, Error, Identity, Namespace, Queue, Secrets};
 use zerocopy::{FromBytes, FromZeros};
 
 /// Commands outstanding on the admin queue: we ask one thing at a time.

@@ -2,10 +2,11 @@
 
 use std::time::{Duration, Instant};
 
-use super::slot::Completion;
-use super::{Direction, Error, Queue};
 use ebb_nvme::Sqe;
 use ebb_nvme::command::FABRICS;
+
+use super::slot::Completion;
+use super::{Direction, Error, Queue};
 
 /// A Fabrics command of this type.
 pub(super) fn fabric(kind: u8) -> Sqe {

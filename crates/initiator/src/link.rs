@@ -4,11 +4,11 @@ use std::io::{self, ErrorKind, IoSlice, IoSliceMut, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
+use ebb_nvme::pdu::{self, Common, Digests, Fatal, Frame, Initialize, Kind, Terminate};
+use ebb_nvme::tls::{Psk, Stream};
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
 use super::Error;
-use ebb_nvme::pdu::{self, Common, Digests, Fatal, Frame, Initialize, Kind, Terminate};
-use ebb_nvme::tls::{Psk, Stream};
 
 /// A connection, with TLS or without.
 #[derive(Debug)]

@@ -5,6 +5,9 @@ use std::net::TcpStream;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
+use ebb_nvme::Sqe;
+use ebb_nvme::command::{io, sgl};
+use ebb_nvme::pdu::{self, CapsuleCmd, Digests, Kind, Terminate, Transfer, flag};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use zerocopy::IntoBytes;
 
@@ -13,9 +16,6 @@ use super::outbox::Outbox;
 use super::receive::Inbox;
 use super::slot::{Completion, Slots};
 use super::{Error, Violation};
-use ebb_nvme::Sqe;
-use ebb_nvme::command::{io, sgl};
-use ebb_nvme::pdu::{self, CapsuleCmd, Digests, Kind, Terminate, Transfer, flag};
 
 /// Pieces of data PDUs made ready ahead of the socket; more wait in their slots.
 const AHEAD: usize = 64;

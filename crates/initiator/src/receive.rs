@@ -3,12 +3,12 @@
 use std::io::{ErrorKind, IoSliceMut};
 use std::time::Instant;
 
+use ebb_nvme::Status;
+use ebb_nvme::pdu::{CapsuleResp, Common, DIGEST, Fatal, Frame, Kind, Terminate, Transfer, flag};
 use zerocopy::FromBytes;
 
 use super::slot::{Asked, Completion};
 use super::{Direction, Error, Queue, Violation};
-use ebb_nvme::Status;
-use ebb_nvme::pdu::{CapsuleResp, Common, DIGEST, Fatal, Frame, Kind, Terminate, Transfer, flag};
 
 /// Bytes taken from the socket at once, besides what goes straight to a command's buffer.
 const STAGE: usize = 64 << 10;

@@ -2,8 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use super::{Direction, Violation};
 use ebb_nvme::Status;
+
+use super::{Direction, Violation};
 
 /// Bits of a command identifier that say which slot; the others count its uses, so that an answer
 /// that comes twice or late is told from the one expected.

@@ -1,9 +1,9 @@
 //! The open loop: when requests are due, whatever the target does.
 
+use ebb_cli::random::Random;
 use ebb_policy::units::Nanos;
 
 use super::args::{Arrival, Burst};
-use ebb_cli::random::Random;
 
 /// How long a burst counts as just begun.
 const ONSET: f64 = 10e6;

@@ -2,11 +2,11 @@
 
 use std::time::{Duration, Instant};
 
+use ebb_cli::random::Random;
 use ebb_trace::Op;
 
 use super::arrivals::{Arrivals, Phase};
 use super::plan::{Plan, Space};
-use ebb_cli::random::Random;
 
 /// No lane, no group.
 pub const NONE: u32 = u32::MAX;

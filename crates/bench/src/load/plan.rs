@@ -7,14 +7,14 @@ use std::time::Duration;
 use anyhow::Result;
 use rustix::thread::{CpuSet, sched_getaffinity};
 
+use ebb_cli::usage;
 use ebb_initiator::{Controller, Host, Namespace, Secrets, Target, Tls, discover};
+use ebb_nvme::keys;
 use ebb_nvme::pdu::Digests;
 use ebb_policy::units::{Bytes, Nanos};
 
 use super::args::{DigestKind, LoadArgs, Rw};
 use super::arrivals::Schedule;
-use ebb_cli::usage;
-use ebb_nvme::keys;
 
 /// Requests outstanding per connection, at most, with a rate or a trace.
 const OPEN_DEPTH: usize = 128;

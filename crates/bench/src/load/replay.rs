@@ -10,12 +10,12 @@ use anyhow::Result;
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use ebb_cli::input::{FileReport, Traces, Watch};
 use ebb_trace::{Op, Request, Source};
 
 use super::arrivals::Phase;
 use super::job::{Clock, Feed, Job, NONE, Next};
 use super::plan::{Plan, Space};
-use ebb_cli::input::{FileReport, Traces, Watch};
 
 /// Requests handed to a thread at once, and batches ahead of it.
 const BATCH: usize = 256;

@@ -8,6 +8,7 @@ use serde::Serialize;
 
 use anyhow::Result;
 
+use ebb_cli::text;
 use ebb_initiator::{Identity, describe};
 use ebb_nvme::Status;
 
@@ -19,7 +20,6 @@ use super::verify::{Findings, Mismatch};
 use super::{Ended, Measured};
 use crate::latency::{LatencyReport, nanos};
 use crate::measured::{NAMES, OpReport, table};
-use ebb_cli::text;
 
 /// Version 1. Measured, not simulated. Latencies count from the intended start of each request.
 #[derive(Debug, Serialize, JsonSchema)]

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
+use ebb_cli::random::noise;
 use ebb_initiator::{Completion, Error, Queue, Refused, Request};
 use ebb_nvme::Status;
 use ebb_trace::Op;
@@ -18,7 +19,6 @@ use super::plan::Plan;
 use super::verify::{Findings, Outcome, Verifier};
 use crate::measured::Live;
 use crate::thread::cpu_time;
-use ebb_cli::random::noise;
 
 /// How often another place is looked for when a job is in the way of others.
 const REDRAWS: usize = 32;

@@ -5,11 +5,11 @@ use std::str::FromStr;
 
 use clap::{Args, ValueEnum};
 
+use ebb_cli::args::{Changes, Reading};
 use ebb_policy::units::{Bytes, Nanos};
 
 use super::energy::{Accuracy, MeterKind};
 use crate::load::args::{Arrival, CoreList, Rate};
-use ebb_cli::args::{Changes, Reading};
 
 const USAGE: &str = "ebb replay [OPTIONS] TRACE... TARGET
        ebb replay [OPTIONS] --pattern KIND TARGET

@@ -16,6 +16,8 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use serde::Serialize;
 
+use ebb_cli::args::command_line;
+use ebb_cli::{Unwritten, output, usage};
 use ebb_trace::{Format, write};
 
 use super::energy::{Clock, Curve, Sampler};
@@ -24,9 +26,6 @@ use super::machine;
 use super::plan::{Plan, What};
 use super::report::{Repeat, Report, TargetReport};
 use super::tally::Issued;
-use ebb_cli::args::command_line;
-use ebb_cli::output;
-use ebb_cli::{Unwritten, usage};
 
 /// A run's folder.
 pub struct Folder {

@@ -28,10 +28,8 @@ use anyhow::{Result, anyhow};
 use ebb_host::{Machine, Sys};
 
 pub use args::{Direction, Pattern, ReplayArgs};
-use ebb_cli::interrupt;
-use ebb_cli::out;
 use ebb_cli::progress::Progress;
-use ebb_cli::{Interrupted, usage};
+use ebb_cli::{Interrupted, interrupt, out, usage};
 use ebb_twin::Profile;
 use energy::{Clock, Found, MeterKind, Sampler};
 use folder::Folder;

@@ -7,13 +7,13 @@ use ebb_policy::cpu::Native;
 use ebb_policy::units::Nanos;
 use ebb_trace::Workload;
 use ebb_trace::transform::fold;
+use ebb_twin::Profile;
 use ebb_twin::{Run, Unobserved, run};
 
 use super::list::List;
 use super::plan::Plan;
 use super::repeat::Done;
 use super::report::EnergyReport;
-use ebb_twin::Profile;
 
 /// What `server` would draw, without any policy, for what `done` has issued.
 ///

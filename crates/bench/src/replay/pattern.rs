@@ -6,10 +6,10 @@
 //! the file once. "32KB", "4MB" and "3GB" are taken as binary multiples, as file systems have
 //! them.
 
+use ebb_cli::random::Random;
 use ebb_trace::Op;
 
 use super::args::{Direction, Pattern};
-use ebb_cli::random::Random;
 
 /// Requests of a pattern.
 #[derive(Debug, Clone, Copy)]

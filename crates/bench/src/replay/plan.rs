@@ -7,6 +7,9 @@ use anyhow::Result;
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use ebb_cli::args::Changes;
+use ebb_cli::input::Traces;
+use ebb_cli::usage;
 use ebb_host::Sys;
 use ebb_policy::units::{Bytes, Nanos};
 use ebb_trace::Workload;
@@ -18,9 +21,6 @@ use super::requests::{Deal, Requests};
 use super::stream::Manner;
 use super::target::{Place, Target, Wanted};
 use crate::load::arrivals::Schedule;
-use ebb_cli::args::Changes;
-use ebb_cli::input::Traces;
-use ebb_cli::usage;
 
 /// What each process of the paper reads or writes, and in which pieces (section 3.1).
 const SIZE: Bytes = Bytes(3 << 30);

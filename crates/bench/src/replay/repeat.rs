@@ -9,6 +9,8 @@ use anyhow::{Context, Result};
 use indicatif::ProgressBar;
 use rustix::fs::{Advice, fadvise};
 
+use ebb_cli::random::noise;
+use ebb_cli::{Interrupted, Unwritten, interrupt};
 use ebb_host::Sys;
 use ebb_target::device::{Call, FileQueue};
 
@@ -17,9 +19,6 @@ use super::plan::Plan;
 use super::stream::{Shared, Stream};
 use super::tally::{Issued, Tally};
 use crate::measured::{Live, Show};
-use ebb_cli::interrupt;
-use ebb_cli::random::noise;
-use ebb_cli::{Interrupted, Unwritten};
 
 /// Between the making of the threads and the first due time.
 const AHEAD: Duration = Duration::from_millis(20);

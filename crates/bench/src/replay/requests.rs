@@ -7,6 +7,8 @@ use anyhow::Result;
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use ebb_cli::input::FileReport;
+use ebb_cli::{interrupt, usage};
 use ebb_host::Sys;
 use ebb_policy::units::Bytes;
 use ebb_trace::{Op, Source};
@@ -15,9 +17,6 @@ use super::args::Beyond;
 use super::content::BLOCK;
 use super::pattern::Shape;
 use crate::load::arrivals::{Arrivals, Schedule};
-use ebb_cli::input::FileReport;
-use ebb_cli::interrupt;
-use ebb_cli::usage;
 
 /// The longest request: each one in flight has a buffer.
 const LONGEST: u64 = 1 << 30;

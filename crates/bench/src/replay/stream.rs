@@ -12,6 +12,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 
+use ebb_cli::interrupt;
+use ebb_cli::random::noise;
 use ebb_target::device::{Answer, Call, FileQueue};
 use ebb_trace::Op;
 
@@ -20,8 +22,6 @@ use super::requests::Planned;
 use super::tally::{Issued, SHORT, Tally};
 use crate::measured::Live;
 use crate::thread::{cpu_time, settle};
-use ebb_cli::interrupt;
-use ebb_cli::random::noise;
 
 /// The longest sleep, so that an interruption is seen.
 const NAP: Duration = Duration::from_millis(50);

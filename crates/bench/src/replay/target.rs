@@ -16,11 +16,11 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
+use ebb_cli::{Unwritten, usage};
 use ebb_host::{Claim, Sys, signature};
 use ebb_policy::units::Bytes;
 
 use super::content::{self, STAMP};
-use ebb_cli::{Unwritten, usage};
 
 /// What a target is.
 #[derive(Debug, Clone, PartialEq, Eq)]

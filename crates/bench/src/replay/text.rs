@@ -2,10 +2,11 @@
 
 use std::fmt::Write;
 
+use ebb_cli::text::{grouped, number, seconds, wrapped};
+
 use super::report::{EnergyReport, PUNCTUAL_NS, Repeat, Report};
 use crate::latency::nanos;
 use crate::measured::table;
-use ebb_cli::text::{grouped, number, seconds, wrapped};
 
 /// All of it.
 pub fn text(report: &Report) -> String {

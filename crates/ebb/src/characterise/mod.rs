@@ -12,8 +12,7 @@ use ebb_policy::PERIOD;
 use ebb_policy::cooling::Curve;
 use ebb_policy::units::{Nanos, parse_ratio};
 
-use ebb_cli::output;
-use ebb_cli::usage;
+use ebb_cli::{output, usage};
 
 pub use twin::{Step, Sweep, curve_of, hold_fans};
 

@@ -4,6 +4,9 @@ use anyhow::Result;
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use ebb_cli::parallel::in_parallel;
+use ebb_cli::progress::Progress;
+use ebb_cli::{interrupt, out, usage};
 use ebb_policy::cooling::Curve;
 use ebb_policy::cpu::Native;
 use ebb_policy::units::Nanos;
@@ -14,10 +17,6 @@ use ebb_twin::{Observer, Run, Sample};
 use super::{CharacteriseArgs, duties, ending};
 use crate::curve;
 use crate::server::Server;
-use ebb_cli::parallel::in_parallel;
-use ebb_cli::progress::Progress;
-use ebb_cli::usage;
-use ebb_cli::{interrupt, out};
 
 /// One step of a sweep.
 #[derive(Debug, Clone, Copy, Serialize, JsonSchema)]

@@ -8,12 +8,12 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use clap::{ArgGroup, Args, Subcommand};
+use ebb_cli::out;
 use ebb_policy::units::{Bytes, Nanos, Watts, parse_tolerance};
 use serde_json::{Value, json};
 
 use crate::log::Level;
 use crate::rpc::{RUN, SERVE, client};
-use ebb_cli::out;
 
 /// Options of `ebb ctl`.
 ///

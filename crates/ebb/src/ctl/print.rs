@@ -5,13 +5,13 @@ use std::fmt::Write;
 use anyhow::Result;
 use comfy_table::Table;
 use comfy_table::presets::UTF8_HORIZONTAL_ONLY;
+use ebb_cli::text;
 use serde_json::{Value, from_value};
 
 use crate::serve::control::replies::{
     Done, Host, Hosts, Listener, Listeners, Namespace, Namespaces,
 };
 use crate::status;
-use ebb_cli::text;
 
 /// The answer with the version of its schema.
 pub fn versioned(mut reply: Value) -> Value {

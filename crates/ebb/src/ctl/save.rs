@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use clap::Args;
+use ebb_cli::usage;
 
 use crate::serve::control::replies::Configuration;
-use ebb_cli::usage;
 
 /// Options of `ebb ctl save`.
 #[derive(Debug, Args)]

@@ -8,6 +8,7 @@ use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
 use comfy_table::Table;
 use comfy_table::presets::UTF8_HORIZONTAL_ONLY;
+use ebb_cli::{out, usage};
 use jiff::{Timestamp, Zoned};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -15,8 +16,6 @@ use serde::Serialize;
 use super::moment::moment;
 use super::tried::{Tried, tried};
 use super::{AS_FOUND, Amount, Amounts, FILE, Key, Ledger, POSSIBLE, Pair, SAVED, SETTLING, range};
-use ebb_cli::out;
-use ebb_cli::usage;
 
 const JOULES_PER_KWH: f64 = 3.6e6;
 

@@ -14,6 +14,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
+use ebb_cli::out;
 use http_body_util::channel::Channel;
 use http_body_util::{BodyExt, Either, Empty, Full, Limited};
 use hyper::body::{Bytes, Incoming};
@@ -33,7 +34,6 @@ use tokio::time::{sleep, timeout};
 
 use super::names::Names;
 use super::{Format, Live, Pages, events};
-use ebb_cli::out;
 
 /// Connections at once; for more, old ones are closed.
 const CONNECTIONS: usize = 64;

@@ -2,6 +2,9 @@
 
 use anyhow::Result;
 
+use ebb_cli::interrupt;
+use ebb_cli::parallel::in_parallel;
+use ebb_cli::progress::Progress;
 use ebb_policy::cooling::Curve;
 use ebb_policy::cpu::Native;
 use ebb_policy::registry::{self, Settings};
@@ -13,9 +16,6 @@ use ebb_twin::{Observer, Outcome, Run, Sample, run};
 use crate::characterise::hold_fans;
 use crate::server::Server;
 use crate::sim::maximum;
-use ebb_cli::interrupt;
-use ebb_cli::parallel::in_parallel;
-use ebb_cli::progress::Progress;
 
 /// What steers a run.
 #[derive(Debug, Clone)]

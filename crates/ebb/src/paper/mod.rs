@@ -21,13 +21,11 @@ mod verdict;
 use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
 
+use ebb_cli::progress::Progress;
+use ebb_cli::{Interrupted, interrupt, out, usage};
 use ebb_policy::units::Nanos;
 
 use crate::server::Server;
-use ebb_cli::interrupt;
-use ebb_cli::out;
-use ebb_cli::progress::Progress;
-use ebb_cli::{Interrupted, usage};
 use lab::Lab;
 use report::Report;
 use sandman::here::{self, HereArgs};

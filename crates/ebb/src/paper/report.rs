@@ -4,6 +4,7 @@ use std::fmt;
 
 use anyhow::Result;
 use comfy_table::{CellAlignment, ContentArrangement, LineStyle, Table, presets};
+use ebb_cli::text::short;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -11,7 +12,6 @@ use super::kind::Kind;
 use super::span::Span;
 use super::stated::{Fact, Stated};
 use super::verdict::{Bound, Form, Verdict};
-use ebb_cli::text::short;
 
 /// One number that the text states, or that stands beside them.
 #[derive(Debug, Clone, Serialize, JsonSchema)]

@@ -2,12 +2,11 @@
 
 use anyhow::Result;
 
+use ebb_cli::{Interrupted, interrupt, usage};
 use ebb_policy::units::Nanos;
 
 use super::lab::{Experiment, Lab, Steer};
 use super::report::Report;
-use ebb_cli::interrupt;
-use ebb_cli::{Interrupted, usage};
 
 use ebb_trace::generate::WorkloadSpec;
 

@@ -13,8 +13,7 @@ use ebb_policy::Control;
 use ebb_policy::units::{Hertz, Nanos, Watts};
 use ebb_twin::Profile;
 
-use ebb_cli::usage;
-use ebb_cli::{out, output};
+use ebb_cli::{out, output, usage};
 
 /// Whose numbers stand for what no machine says of itself.
 const BASE: &str = "generic-1u";

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use clap::Args;
+use ebb_cli::{out, usage};
 use ebb_host::{Fan, Fans, Lock, Machine, State, sweep};
 use ebb_policy::units::Nanos;
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -17,8 +18,6 @@ use signal_hook::flag;
 
 use crate::restore;
 use crate::run::config;
-use ebb_cli::out;
-use ebb_cli::usage;
 
 /// Options of `ebb probe --fans`.
 #[derive(Debug, Args)]

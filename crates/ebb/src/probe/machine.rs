@@ -7,13 +7,12 @@ use anyhow::Result;
 use clap::Args;
 use comfy_table::Table;
 use comfy_table::presets::NOTHING;
+use ebb_cli::text::printable_lines;
+use ebb_cli::{out, usage};
 use ebb_host::{Found, Machine, Report, Sys};
 
 use super::draft;
 use crate::run::config::Config;
-use ebb_cli::out;
-use ebb_cli::text::printable_lines;
-use ebb_cli::usage;
 
 /// Options of `ebb probe`.
 #[derive(Debug, Args)]

@@ -15,9 +15,8 @@ use hdrhistogram::Histogram;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use ebb_cli::out;
 use ebb_cli::progress::Progress;
-use ebb_cli::usage;
+use ebb_cli::{out, usage};
 
 /// Options of `ebb probe wake`.
 #[derive(Debug, Args)]

@@ -1,6 +1,6 @@
 //! Asking a daemon.
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
@@ -9,13 +9,16 @@ use anyhow::{Context, Result, anyhow};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
+use ebb_cli::{Usage, out};
+
 use super::{Fault, code, protocol};
-use ebb_cli::Usage;
 
 /// Longest answer that is read.
 const MOST_ANSWER: u64 = 16 << 20;
 /// Adding a large namespace takes its memory first.
 const PATIENCE: Duration = Duration::from_secs(600);
+/// So long nothing is said.
+const SILENT: Duration = Duration::from_secs(5);
 
 /// Whether a daemon can be asked at `socket`.
 pub fn answers(socket: &Path) -> bool {
@@ -44,11 +47,20 @@ pub fn call<T: DeserializeOwned>(socket: &Path, method: &str, params: &Value) ->
 }
 
 fn exchange(mut stream: &UnixStream, request: &str) -> std::io::Result<Vec<u8>> {
-    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_read_timeout(Some(SILENT))?;
     // Who is refused is told so whether or not the request was read.
     let sent = stream.write_all(request.as_bytes());
     let mut line = Vec::new();
-    BufReader::new(stream.take(MOST_ANSWER)).read_until(b'\n', &mut line)?;
+    let mut answer = BufReader::new(stream.take(MOST_ANSWER));
+    if let Err(error) = answer.read_until(b'\n', &mut line) {
+        if error.kind() != ErrorKind::WouldBlock {
+            return Err(error);
+        }
+        let minutes = PATIENCE.as_secs() / 60;
+        out::note(format_args!("no answer yet; it is waited for {minutes} minutes"));
+        stream.set_read_timeout(Some(PATIENCE))?;
+        answer.read_until(b'\n', &mut line)?;
+    }
     if line.is_empty() {
         sent?;
         return Err(std::io::ErrorKind::UnexpectedEof.into());

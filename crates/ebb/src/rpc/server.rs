@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use ebb_cli::usage;
 use rustix::process::geteuid;
 use serde_json::{Map, Value};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
@@ -23,7 +24,6 @@ use tokio::time::{sleep, timeout};
 use super::protocol::{self, MOST_REQUEST};
 use super::{Fault, code};
 use crate::log::{self, Level};
-use ebb_cli::usage;
 
 /// Connections at once; for more, the oldest that asks for nothing gives way.
 const CONNECTIONS: usize = 32;

@@ -19,12 +19,12 @@ use toml::de::{DeTable, DeValue};
 
 pub use machine::{Fan, Machine};
 
+use ebb_cli::{output, usage};
+
 use super::schedule::{InEffect, Span, are_budgets};
 use super::share::{Written, some_tolerance, tolerance};
 use super::trial;
 use crate::metrics::names::Names;
-use ebb_cli::output;
-use ebb_cli::usage;
 
 /// Where it is.
 pub const FILE: &str = "/etc/ebb/ebb.toml";

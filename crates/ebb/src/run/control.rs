@@ -7,6 +7,7 @@ use std::sync::mpsc::{SyncSender, sync_channel};
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
+use ebb_cli::usage;
 use ebb_policy::units::{Watts, parse_tolerance};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -18,7 +19,6 @@ use super::status::Status;
 use crate::exit;
 use crate::log::Level;
 use crate::rpc::{Fault, Methods, code};
-use ebb_cli::usage;
 
 /// A run answers between two cycles, or once it has set everything back.
 const PATIENCE: Duration = Duration::from_secs(60);

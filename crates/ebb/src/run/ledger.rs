@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use ebb_cli::out;
 use ebb_policy::registry;
 use ebb_policy::table::SIGNALS;
 use ebb_policy::units::Nanos;
@@ -10,7 +11,6 @@ use ebb_policy::{Domain, Unit};
 
 use super::events::{Event, Reader, Settings, Tick};
 use crate::ledger::{self, AS_FOUND, Amount, Amounts, Ledger, POSSIBLE, Pair, SAVED, SETTLING};
-use ebb_cli::out;
 
 /// What is told within this time waits in memory: so much a loss of power can cost, and a drive is
 /// not kept awake for it.

@@ -37,6 +37,8 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use clap::{Args, Subcommand};
+use ebb_cli::out::Journal;
+use ebb_cli::{out, usage};
 use ebb_host::{Machine, ParkBy, Parkable, State, Sys, conflicts, is_ours};
 use ebb_policy::units::{Nanos, Watts, parse_tolerance};
 use ebb_policy::{Control, registry};
@@ -48,9 +50,6 @@ use board::Board;
 use config::Config;
 use control::Asker;
 use desk::Desk;
-use ebb_cli::out;
-use ebb_cli::out::Journal;
-use ebb_cli::usage;
 use events::{Event, Stream};
 use ledger::Keeper;
 use recording::Recorder;

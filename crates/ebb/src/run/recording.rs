@@ -4,11 +4,11 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use ebb_cli::out;
 use ebb_policy::units::{Bytes, Nanos};
 use ebb_record::recording::{self, Header, Writer};
 
 use super::events::{Begun, Event, Made, Reader, Settings, Tick};
-use ebb_cli::out;
 
 /// That something was lost is said once in this time.
 const EVERY: Nanos = Nanos::from_secs(600);

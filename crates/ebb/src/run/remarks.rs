@@ -3,14 +3,13 @@
 use std::collections::BTreeMap;
 
 use anyhow::Result;
+use ebb_cli::{out, usage};
 use ebb_host::{Capability, Fans, Fit, Host, Report};
 use ebb_policy::registry::{self, Settings};
 use ebb_policy::{Control, GroupSpec, Names};
 
 use super::config::Config;
 use super::schedule::InEffect;
-use ebb_cli::out;
-use ebb_cli::usage;
 
 /// What an operator should know from the start: it is said, and shown as long as it holds.
 #[derive(Default)]

@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use ebb_cli::out;
 use ebb_host::{Host, Layout, Patience, cpu_list};
 use ebb_policy::units::Nanos;
 use ebb_policy::{
@@ -18,7 +19,6 @@ use super::config::Config;
 use super::tenants::Tenants;
 use crate::rpc;
 use crate::serve::{self, Status};
-use ebb_cli::out;
 
 /// A server on the same host answers in a few milliseconds, on a busy one in tens of them. A cycle
 /// waits no longer.

@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use comfy_table::Table;
 use comfy_table::presets::UTF8_HORIZONTAL_ONLY;
+use ebb_cli::text;
 use ebb_policy::table::{SIGNALS, SignalRow};
 use ebb_policy::{Control, Outcome, Unit};
 use schemars::JsonSchema;
@@ -12,7 +13,6 @@ use serde::{Deserialize, Serialize};
 use super::board::{By, Change, Noticed, Totals, View};
 use super::events::{Ordered, Tick};
 use super::sensors::{self, Sensor};
-use ebb_cli::text;
 
 /// Everything a status shows.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]

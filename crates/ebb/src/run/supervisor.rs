@@ -16,6 +16,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
+use ebb_cli::out;
 use ebb_host::{Lock, Machine, State};
 use rustix::process::{Pid, Signal, kill_process, setpriority_process};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -23,7 +24,6 @@ use signal_hook::iterator::Signals;
 
 use super::systemd::Systemd;
 use crate::restore;
-use ebb_cli::out;
 
 /// A worker that was not heard of for so long, or for so many periods, hangs.
 const SILENCE: Duration = Duration::from_secs(10);

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use ebb_cli::out;
 use ebb_host::{Host, Patience};
 use ebb_policy::units::Nanos;
 use ebb_policy::{Outcome, Signals};
@@ -16,7 +17,6 @@ use serde_json::{Value, json};
 
 use crate::rpc::client;
 use crate::serve::{self, Hosts};
-use ebb_cli::out;
 
 /// A cycle waits no longer for the server.
 const DEADLINE: Duration = Duration::from_millis(200);

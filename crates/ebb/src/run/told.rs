@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use anyhow::Result;
 use clap::Args;
+use ebb_cli::out::{self, Field, Journal, Priority};
 use ebb_host::{Notice, Recalled};
 use ebb_policy::topology::UNKNOWN;
 use ebb_policy::units::Nanos;
@@ -18,7 +19,6 @@ use serde::Serialize;
 
 use super::events::{Begun, Event, Reader, Settings, State, Tick};
 use crate::log::{self, Level};
-use ebb_cli::out::{self, Field, Journal, Priority};
 
 /// So many parts are named in a line, or one more; of others it says how many.
 const NAMED: usize = 3;

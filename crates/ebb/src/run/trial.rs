@@ -7,6 +7,7 @@
 //!               ...counted ...counted ...counted         the first third of each block is not
 //! ```
 
+use ebb_cli::random::Random;
 use ebb_policy::table::SIGNALS;
 use ebb_policy::units::Nanos;
 use ebb_policy::{Origin, Signal, Signals};
@@ -15,7 +16,6 @@ use serde::{Deserialize, Serialize};
 
 use super::share::{Written, ratio};
 use crate::ledger::Pair;
-use ebb_cli::random::Random;
 
 /// Shares of the time as found, and lengths of blocks: more costs what it measures, shorter ones
 /// tell the settling of policies.

@@ -13,6 +13,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Context, Result, bail};
+use ebb_cli::{out, usage};
 use ebb_host::{Allowed, Feeds, Host, State, Verified, compare};
 use ebb_policy::registry::{self, Settings};
 use ebb_policy::units::{Nanos, Watts};
@@ -39,8 +40,6 @@ use crate::exit::{is_usage, message};
 use crate::restore;
 use crate::rpc::{Fault, code};
 use crate::verify::Report;
-use ebb_cli::out;
-use ebb_cli::usage;
 
 /// Time from one summary to the next.
 const SUMMARY: Nanos = Nanos::from_secs(3600);

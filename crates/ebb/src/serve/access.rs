@@ -6,15 +6,15 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use anyhow::Result;
+use ebb_cli::usage;
 use ebb_nvme::chap::{Group, Hash};
+use ebb_nvme::keys;
 use ebb_nvme::tls::{self, Security};
 use ebb_target::controller::{Failure, Keys, Port, Rules, Secrets, Subsystem, TlsKeys, check_nqn};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::options::Options;
-use ebb_cli::usage;
-use ebb_nvme::keys;
 
 /// Who gets in, for the status.
 #[derive(Debug, Default, Serialize, Deserialize, JsonSchema)]

@@ -3,14 +3,14 @@
 use std::fs;
 use std::sync::Arc;
 
+use ebb_cli::progress::Progress;
+use ebb_cli::usage;
 use ebb_policy::units::Bytes;
 use ebb_target::controller::{MAX_NAMESPACES, Namespace};
 use ebb_target::device::{self, Device, Spec};
 use uuid::Uuid;
 
 use super::modelled::{self, Drives, Modelled};
-use ebb_cli::progress::Progress;
-use ebb_cli::usage;
 
 /// What the texts after `--namespace` stand for.
 pub struct Devices {

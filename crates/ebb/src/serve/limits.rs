@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use anyhow::Result;
+use ebb_cli::{text, usage};
 use ebb_policy::units::{Bytes, Nanos};
 use ebb_target::controller::{Config, ConfigError};
 use ebb_target::device;
@@ -11,8 +12,6 @@ use ebb_target::transport::Limits;
 use super::access::{self, Vault};
 use super::devices;
 use super::options::Options;
-use ebb_cli::text;
-use ebb_cli::usage;
 
 /// Threads there may be, each with descriptors and buffers of its own.
 const THREADS: usize = 4096;

@@ -22,6 +22,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
+use ebb_cli::progress::Progress;
+use ebb_cli::{interrupt, out, usage};
 use ebb_nvme::tls::Security;
 use ebb_policy::reactor::{self as scheduling, Machine, Scheduler};
 use ebb_target::controller::{Port, Subsystem};
@@ -36,10 +38,6 @@ use crate::log;
 use crate::metrics::http;
 use crate::metrics::names::Names;
 use crate::rpc::server::Socket;
-use ebb_cli::interrupt;
-use ebb_cli::out;
-use ebb_cli::progress::Progress;
-use ebb_cli::usage;
 
 use access::Vault;
 use control::Control;

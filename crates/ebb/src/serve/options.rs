@@ -6,14 +6,14 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use serde::{Deserialize, Serialize};
 
+use ebb_cli::output::in_service;
+use ebb_cli::usage;
 use ebb_nvme::tls::Security;
 use ebb_policy::units::{Bytes, Nanos};
 use ebb_target::controller::Port;
 use ebb_target::reactor::topology;
 
 use crate::log::Level;
-use ebb_cli::output::in_service;
-use ebb_cli::usage;
 
 /// Options of `ebb serve`.
 #[derive(Debug, Default, Args)]

@@ -6,6 +6,7 @@ use std::fs;
 use anyhow::{Context, Result};
 use comfy_table::presets::UTF8_HORIZONTAL_ONLY;
 use comfy_table::{CellAlignment, Table};
+use ebb_cli::{text, usage};
 use ebb_target::device::{self, Device};
 use ebb_target::transport::Places;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -13,8 +14,6 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use super::limits;
 use crate::metrics::http;
 use crate::rpc::server;
-use ebb_cli::text;
-use ebb_cli::usage;
 
 /// Descriptors for what comes and goes: counters that are read, a file that is looked up.
 const SPARE: u64 = 16;

@@ -4,11 +4,11 @@ use std::fmt::Write;
 
 use comfy_table::presets::UTF8_HORIZONTAL_ONLY;
 use comfy_table::{CellAlignment, Table};
+use ebb_cli::text;
 
 use super::access::words;
 use super::status::Status;
 use super::watch;
-use ebb_cli::text;
 
 /// Tables of cores, threads, namespaces, latencies, energy and the last changes.
 pub fn text(status: &Status) -> String {

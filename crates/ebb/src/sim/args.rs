@@ -4,13 +4,13 @@ use std::path::PathBuf;
 
 use clap::Args;
 
+use ebb_cli::args::{Changes, Reading};
 use ebb_policy::units::{Bytes, Nanos, Watts, parse_ratio, parse_tolerance};
 use ebb_trace::generate::{DriveShare, Rate, Share};
 use ebb_twin::AsHost;
 use ebb_twin::profile::Governor;
 
 use super::change::Change;
-use ebb_cli::args::{Changes, Reading};
 
 /// The headings of options.
 pub const TRACES: &str = "Traces";

@@ -10,12 +10,12 @@ use clap::parser::ValueSource;
 use clap::{Arg, ArgMatches, FromArgMatches};
 use toml::de::{DeTable, DeValue};
 
+use ebb_cli::usage;
 use ebb_record::summary::Experiment;
 use ebb_trace::files;
 
 use super::args::{GENERATED, OUTPUT, SimArgs, TRACES};
 use crate::exit::nearest;
-use ebb_cli::usage;
 
 /// An option of the file.
 struct Stated<'a> {

@@ -4,15 +4,14 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
+use ebb_cli::args::command_line;
+use ebb_cli::{Unwritten, output, usage};
 use ebb_record::report::{self, About};
 use ebb_record::{Columns, Recorded, Summary, series};
 
 use super::plan::Plan;
 use super::run::RunResult;
 use super::truth;
-use ebb_cli::args::command_line;
-use ebb_cli::output;
-use ebb_cli::{Unwritten, usage};
 
 /// Name of the report in its folder.
 const PAGE: &str = "index.html";

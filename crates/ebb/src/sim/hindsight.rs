@@ -2,6 +2,7 @@
 
 use anyhow::{Error, Result};
 
+use ebb_cli::{interrupt, usage};
 use ebb_policy::cpu::Native;
 use ebb_policy::units::{Nanos, Watts};
 use ebb_policy::{Limits, PERIOD, Policy, Request};
@@ -14,8 +15,6 @@ use ebb_twin::outcome::Sample;
 use ebb_twin::{Observer, Outcome, Run, Unobserved};
 
 use super::plan::{Plan, is_foretold};
-use ebb_cli::interrupt;
-use ebb_cli::usage;
 
 /// A policy, and who caps what it asks for.
 type Policies = (Box<dyn Policy>, Option<Box<dyn Policy>>);

@@ -6,6 +6,7 @@ use anyhow::Result;
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use ebb_cli::out;
 use ebb_policy::reactor;
 use ebb_policy::registry::ENTRIES;
 use ebb_trace::generate::BUILTIN;
@@ -13,7 +14,6 @@ use ebb_twin::{Profile, reactor as polled};
 
 use super::plan::FORETOLD;
 use super::polled::CLAIRVOYANT;
-use ebb_cli::out;
 
 #[derive(Serialize, JsonSchema)]
 #[schemars(extend("additionalProperties" = true))]

@@ -2,14 +2,14 @@
 
 use anyhow::Result;
 
+use ebb_cli::progress::Progress;
+use ebb_cli::usage;
 use ebb_policy::cpu::Native;
 use ebb_policy::units::Nanos;
 use ebb_trace::generate::WorkloadSpec;
 use ebb_twin::{Run, Unobserved};
 
 use crate::server::Server;
-use ebb_cli::progress::Progress;
-use ebb_cli::usage;
 
 /// Simulated before measuring, so that queues, caches and write buffers fill.
 const WARMUP: Nanos = Nanos::from_secs(2);

@@ -34,11 +34,8 @@ use ebb_record::Summary;
 use ebb_record::recorder::Keep;
 use ebb_record::summary::Experiment;
 
-use ebb_cli::Interrupted;
-use ebb_cli::interrupt;
-use ebb_cli::out;
-use ebb_cli::output;
 use ebb_cli::progress::Progress;
+use ebb_cli::{Interrupted, interrupt, out, output};
 use plan::Plan;
 use run::{Results, RunResult};
 

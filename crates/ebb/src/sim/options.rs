@@ -4,11 +4,11 @@ use std::path::Path;
 
 use anyhow::Result;
 
+use ebb_cli::usage;
 use ebb_policy::units::Nanos;
 use ebb_trace::generate::{Overrides, WorkloadSpec, by_name, load};
 
 use super::args::{SimArgs, WorkloadArgs};
-use ebb_cli::usage;
 
 /// How long a generated workload without an end of its own runs.
 pub const DEFAULT_DURATION: Nanos = Nanos::from_secs(60);

@@ -5,6 +5,10 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result};
 
+use ebb_cli::input::{Traces, Watch};
+use ebb_cli::progress::Progress;
+use ebb_cli::text::short;
+use ebb_cli::usage;
 use ebb_policy::registry::{self, Settings};
 use ebb_policy::server::check_meter;
 use ebb_policy::units::{Nanos, Watts};
@@ -23,10 +27,6 @@ use super::options::{self, DEFAULT_DURATION, DEFAULT_PROFILE, Example};
 use super::sampled::{self, Sample};
 use crate::curve;
 use crate::server::Server;
-use ebb_cli::input::{Traces, Watch};
-use ebb_cli::progress::Progress;
-use ebb_cli::text::short;
-use ebb_cli::usage;
 
 /// The policies that know the load (`hindsight.rs`), and what they find.
 pub const FORETOLD: [(&str, &str); 4] = [

@@ -5,6 +5,11 @@ use std::io::Write;
 
 use anyhow::{Result, anyhow};
 
+use ebb_cli::input::Watch;
+use ebb_cli::parallel::in_parallel;
+use ebb_cli::progress::Progress;
+use ebb_cli::text::{grouped, seconds};
+use ebb_cli::{out, usage};
 use ebb_policy::Settling;
 use ebb_policy::reactor::{by_name, settles};
 use ebb_policy::units::{Bytes, Nanos};
@@ -25,12 +30,6 @@ use super::plan::{Requests, requests};
 use super::steady::{self, Work};
 use super::summary::NONE_COUNTED;
 use super::table;
-use ebb_cli::input::Watch;
-use ebb_cli::out;
-use ebb_cli::parallel::in_parallel;
-use ebb_cli::progress::Progress;
-use ebb_cli::text::{grouped, seconds};
-use ebb_cli::usage;
 
 /// Knows the requests that will come.
 pub const CLAIRVOYANT: &str = "clairvoyant";

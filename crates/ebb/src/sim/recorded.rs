@@ -6,6 +6,7 @@ use std::path::Path;
 use anyhow::{Result, anyhow};
 use clap::parser::ValueSource;
 use clap::{Arg, ArgMatches};
+use ebb_cli::{out, text, usage};
 use ebb_record::recording::{self, Again, Difference, Reader, RecordingError, Side};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
@@ -13,9 +14,6 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::SimArgs;
-use ebb_cli::out;
-use ebb_cli::text;
-use ebb_cli::usage;
 
 /// Options that mean something with a recording.
 const OPTIONS: [&str; 5] = ["recorded", "policy", "profile", "json", "quiet"];

@@ -2,6 +2,9 @@
 
 use anyhow::{Context, Result};
 
+use ebb_cli::parallel::each_in_parallel;
+use ebb_cli::progress::{Progress, Track};
+use ebb_cli::{Interrupted, interrupt, usage};
 use ebb_policy::units::{Joules, Nanos};
 use ebb_policy::{Cycled, PERIOD};
 use ebb_record::log::Line;
@@ -17,10 +20,6 @@ use super::parts::Drawn;
 use super::plan::Plan;
 use super::steady::Work;
 use super::truth;
-use ebb_cli::interrupt;
-use ebb_cli::parallel::each_in_parallel;
-use ebb_cli::progress::{Progress, Track};
-use ebb_cli::{Interrupted, usage};
 
 /// One policy's run.
 pub struct RunResult {

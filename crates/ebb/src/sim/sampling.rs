@@ -4,6 +4,7 @@ use std::iter;
 
 use anyhow::Result;
 
+use ebb_cli::{interrupt, usage};
 use ebb_policy::Settling;
 use ebb_policy::units::Nanos;
 use ebb_trace::Workload;
@@ -12,8 +13,6 @@ use ebb_twin::windows::WINDOW;
 
 use super::plan::{Plan, Requests};
 use super::sampled::{Sample, sum};
-use ebb_cli::interrupt;
-use ebb_cli::usage;
 
 /// The whole load where nothing says how long it is.
 const DAY: Nanos = Nanos::from_secs(86_400);

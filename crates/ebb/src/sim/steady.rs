@@ -2,13 +2,13 @@
 
 use anyhow::Result;
 
+use ebb_cli::text::seconds;
 use ebb_policy::units::Nanos;
 use ebb_policy::{PERIOD, Settling, registry};
 use ebb_record::verdict::percent;
 use ebb_twin::thermal::Thermal;
 
 use super::plan::{Plan, Requests, whole_periods};
-use ebb_cli::text::seconds;
 
 impl Plan {
     /// When `policy` and the server have settled under a steady load of `iops`.

@@ -4,6 +4,7 @@ use std::io::{self, IsTerminal, Write};
 
 use comfy_table::{Cell, CellAlignment, Color, ContentArrangement, LineStyle, Table, presets};
 
+use ebb_cli::text::{grouped, number, percent, seconds, short, wrapped};
 use ebb_record::parts::{ClassSummary, PartSummary, ThermalSummary};
 use ebb_record::sampled::{Interval, Sampled};
 use ebb_record::verdict::ABOVE;
@@ -11,7 +12,6 @@ use ebb_record::{RunSummary, Summary};
 
 use super::plan::{Plan, Requests};
 use super::run::RunResult;
-use ebb_cli::text::{grouped, number, percent, seconds, short, wrapped};
 
 /// Columns of the screen where that is no terminal; at least two policies stand side by side.
 const SCREEN: usize = 100;

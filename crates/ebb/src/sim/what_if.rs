@@ -4,6 +4,7 @@
 use std::path::Path;
 
 use anyhow::{Context, Result};
+use ebb_cli::{out, usage};
 use ebb_policy::registry;
 use ebb_policy::units::{Joules, Nanos};
 use ebb_policy::{Applied, Cycle, InForce, Limits, Plant, Signals, Steward};
@@ -15,8 +16,6 @@ use serde::Serialize;
 use super::recorded::{clock, wrong};
 use crate::run::estimate::{Core, Governed, Runs, Saved, imagine};
 use crate::run::latency::Latency;
-use ebb_cli::out;
-use ebb_cli::usage;
 
 const JOULES_PER_KWH: f64 = 3.6e6;
 

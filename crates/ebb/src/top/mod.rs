@@ -17,6 +17,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
+use ebb_cli::{out, text, usage};
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use ratatui::layout::{Constraint, Layout};
 use ratatui::style::Stylize;
@@ -28,8 +29,6 @@ use signal_hook::flag;
 
 use crate::run::status::Status;
 use crate::status::{self, Daemon};
-use ebb_cli::usage;
-use ebb_cli::{out, text};
 
 /// Time from an answer to the next question.
 const EVERY: Duration = Duration::from_secs(1);

@@ -2,6 +2,7 @@
 
 use std::cmp::Reverse;
 
+use ebb_cli::text;
 use ebb_policy::live::SENSES;
 use ebb_policy::table::SIGNALS;
 use ebb_policy::{Control, ControlRow, Unit};
@@ -14,7 +15,6 @@ use super::sheet::{Sheet, words, wrapped};
 use crate::run::board::Change;
 use crate::run::sensors::Sensor;
 use crate::run::status::{Power, Refusal, Setting, Status, ago};
-use ebb_cli::text;
 
 /// Signals of power, the whole server first, and what they are of.
 const PARTS: [(&str, &str); 4] = [

@@ -7,16 +7,14 @@ use anyhow::Result;
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use ebb_cli::input::FileReport;
+use ebb_cli::text::grouped;
+use ebb_cli::{Unwritten, out, output, usage};
 use ebb_trace::write::WRITABLE;
 use ebb_trace::{Format, OutputFile, TraceError, write_to};
 
 use super::args::ConvertArgs;
 use super::{open, skipped};
-use ebb_cli::input::FileReport;
-use ebb_cli::out;
-use ebb_cli::output;
-use ebb_cli::text::grouped;
-use ebb_cli::{Unwritten, usage};
 
 /// The name of standard output.
 const STDOUT: &str = "-";

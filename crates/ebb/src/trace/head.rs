@@ -6,12 +6,12 @@ use anyhow::Result;
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use ebb_cli::input::FileReport;
+use ebb_cli::out;
 use ebb_trace::{Op, Request, Source};
 
 use super::args::HeadArgs;
 use super::{open, skipped};
-use ebb_cli::input::FileReport;
-use ebb_cli::out;
 
 #[derive(Serialize, JsonSchema)]
 #[schemars(title = "ebb trace head --json", extend("additionalProperties" = true))]

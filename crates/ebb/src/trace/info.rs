@@ -6,13 +6,13 @@ use anyhow::Result;
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use ebb_cli::input::FileReport;
+use ebb_cli::out;
+use ebb_cli::text::{bytes, grouped, number, seconds};
 use ebb_trace::stats::{Summary, summarise};
 
 use super::args::InfoArgs;
 use super::{open, skipped};
-use ebb_cli::input::FileReport;
-use ebb_cli::out;
-use ebb_cli::text::{bytes, grouped, number, seconds};
 
 #[derive(Serialize, JsonSchema)]
 #[schemars(title = "ebb trace info --json", extend("minimum" = 0, "additionalProperties" = true))]

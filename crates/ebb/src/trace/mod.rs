@@ -11,10 +11,9 @@ use std::io::{self, Write};
 use anyhow::Result;
 use ebb_trace::{Request, Source, TraceError};
 
-use ebb_cli::Interrupted;
 use ebb_cli::input::{FileReport, Traces, Watch};
-use ebb_cli::interrupt;
 use ebb_cli::progress::{Progress, Track};
+use ebb_cli::{Interrupted, interrupt};
 
 use args::Files;
 pub use args::TraceCommand;

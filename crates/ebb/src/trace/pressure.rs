@@ -11,6 +11,11 @@ use anyhow::Result;
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use ebb_cli::input::FileReport;
+use ebb_cli::parallel::in_parallel;
+use ebb_cli::progress::Progress;
+use ebb_cli::text::{grouped, number, seconds, short};
+use ebb_cli::{out, usage};
 use ebb_policy::cpu::Native;
 use ebb_policy::units::{Bytes, Nanos};
 use ebb_trace::generate::{
@@ -23,12 +28,6 @@ use super::args::PressureArgs;
 use super::{open, skipped};
 use crate::server::Server;
 use crate::sim::whole_periods;
-use ebb_cli::input::FileReport;
-use ebb_cli::out;
-use ebb_cli::parallel::in_parallel;
-use ebb_cli::progress::Progress;
-use ebb_cli::text::{grouped, number, seconds, short};
-use ebb_cli::usage;
 
 /// Requests that the run at the mean rate should see at least, so that its rate is no accident.
 const LEAST_REQUESTS: f64 = 1000.0;

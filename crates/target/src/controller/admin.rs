@@ -4,6 +4,8 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use ebb_nvme::command::{FABRICS, admin, fabrics};
+use ebb_nvme::{Sqe, Status};
 use ebb_policy::units::Nanos;
 
 use super::answer::Answer;
@@ -14,8 +16,6 @@ use super::features::Features;
 use super::features::takes_data;
 use super::properties::{Flushes, Properties};
 use super::{Direction, Subsystem};
-use ebb_nvme::command::{FABRICS, admin, fabrics};
-use ebb_nvme::{Sqe, Status};
 
 /// Granularity of the keep-alive timer (KAS): a second.
 pub(super) const KEEP_ALIVE_UNIT: Nanos = Nanos::from_secs(1);

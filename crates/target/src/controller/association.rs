@@ -5,13 +5,13 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
+use ebb_nvme::log::{ErrorEntry, TCP};
+use ebb_nvme::{Sqe, Status};
 use ebb_policy::units::Nanos;
 
 use super::allowance::Allowance;
 use super::ends::Stays;
 use super::lock::lock;
-use ebb_nvme::log::{ErrorEntry, TCP};
-use ebb_nvme::{Sqe, Status};
 
 /// Entries of a controller's error log (ELPE + 1).
 pub(super) const ERROR_ENTRIES: usize = 64;

@@ -2,15 +2,15 @@
 
 use std::sync::Arc;
 
+use ebb_nvme::Status;
+use ebb_nvme::fabrics::{self, DISCOVERY_NQN, MAX_CONTROLLER};
+use ebb_nvme::log::warning;
 use ebb_policy::units::Watts;
 use thiserror::Error;
 
 use super::auth::{Rules, TlsKeys};
 use super::ports::Port;
 use crate::device::{self, Device};
-use ebb_nvme::Status;
-use ebb_nvme::fabrics::{self, DISCOVERY_NQN, MAX_CONTROLLER};
-use ebb_nvme::log::warning;
 
 /// The transport has other uses for the numbers of the last places.
 pub(crate) const MAX_QUEUE_DEPTH: u16 = u16::MAX - 1;

@@ -3,14 +3,14 @@
 use std::mem::offset_of;
 use std::sync::Arc;
 
+use ebb_nvme::fabrics::{ANY_CONTROLLER, Connect, ConnectData, DISCOVERY_NQN, nqn};
+use ebb_nvme::tls::Identity;
+use ebb_nvme::{Sqe, Status};
 use ebb_policy::units::Nanos;
 use zerocopy::FromBytes;
 
 use super::association::{Claim, Host, Kind};
 use super::{AdminQueue, Authentication, IoQueue, Queue, Subsystem};
-use ebb_nvme::fabrics::{ANY_CONTROLLER, Connect, ConnectData, DISCOVERY_NQN, nqn};
-use ebb_nvme::tls::Identity;
-use ebb_nvme::{Sqe, Status};
 
 /// Entries an admin queue may always have (Base 3.3.3.1.1, ASQSZ).
 pub(crate) const ADMIN_DEPTH: u16 = 32;

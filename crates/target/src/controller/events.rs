@@ -3,11 +3,11 @@
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 
+use ebb_nvme::log::{id, warning};
+use ebb_nvme::{Sqe, Status};
 use ebb_policy::units::Nanos;
 
 use super::{AdminQueue, Subsystem};
-use ebb_nvme::log::{id, warning};
-use ebb_nvme::{Sqe, Status};
 
 /// Asynchronous event requests at once (AERL + 1).
 pub(super) const MAX_HELD: usize = 4;

@@ -2,6 +2,10 @@
 
 use std::sync::atomic::Ordering;
 
+use ebb_nvme::command::admin;
+use ebb_nvme::feature::{self, Select};
+use ebb_nvme::log::warning;
+use ebb_nvme::{Sqe, Status};
 use ebb_policy::units::Nanos;
 
 use super::answer::Answer;
@@ -9,10 +13,6 @@ use super::association::Kind;
 use super::events::{DISCOVERY_CHANGED, IO_EVENTS};
 use super::power::{TRANSITIONS, Transitions};
 use super::{AdminQueue, Condition, Direction};
-use ebb_nvme::command::admin;
-use ebb_nvme::feature::{self, Select};
-use ebb_nvme::log::warning;
-use ebb_nvme::{Sqe, Status};
 
 /// Features there are, of either kind of controller.
 pub(super) const ALL: [u8; 13] = [

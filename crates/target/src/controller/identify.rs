@@ -1,5 +1,11 @@
 //! Identify (Base 5.17, NVM 4.1.5).
 
+use ebb_nvme::fabrics::DISCOVERY_NQN;
+use ebb_nvme::identify::{
+    self, Controller, Independent, PowerDescriptor, SIZE, cns, descriptor, padded, terminated,
+};
+use ebb_nvme::property::VERSION;
+use ebb_nvme::{Cqe, Sqe, Status};
 use ebb_policy::units::Watts;
 use zerocopy::{FromZeros, IntoBytes};
 
@@ -7,12 +13,6 @@ use super::association::ERROR_ENTRIES;
 use super::events::{ANA_CHANGED, DISCOVERY_CHANGED, MAX_HELD, NAMESPACES_CHANGED};
 use super::io::limits;
 use super::{AdminQueue, AnaState, Direction, MAX_POWER_STATES, Namespace, PowerState};
-use ebb_nvme::fabrics::DISCOVERY_NQN;
-use ebb_nvme::identify::{
-    self, Controller, Independent, PowerDescriptor, SIZE, cns, descriptor, padded, terminated,
-};
-use ebb_nvme::property::VERSION;
-use ebb_nvme::{Cqe, Sqe, Status};
 
 /// CSI of the NVM command set.
 const NVM: u8 = 0;

@@ -5,6 +5,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use ebb_nvme::command::{FABRICS, fabrics, io};
+use ebb_nvme::{Sqe, Status};
 use ebb_policy::units::Nanos;
 
 use super::association::{Association, Claim, Ticket};
@@ -12,8 +14,6 @@ use super::counters::Counters;
 use super::stay::Stay;
 use super::{AnaState, Direction, Subsystem, Wake};
 use crate::device::{Geometry, Op};
-use ebb_nvme::command::{FABRICS, fabrics, io};
-use ebb_nvme::{Sqe, Status};
 
 /// Bytes of a Dataset Management range (NVM Figure 41).
 const RANGE: usize = 16;

@@ -3,6 +3,13 @@
 use std::net::SocketAddr;
 use std::sync::atomic::Ordering;
 
+use ebb_nvme::fabrics::{ANY_CONTROLLER, DISCOVERY_NQN};
+use ebb_nvme::identify::{padded, terminated};
+use ebb_nvme::log::{
+    AnaGroup, AnaHeader, DiscoveryEntry, DiscoveryHeader, Request, Smart, TCP, TLS_1_3, id,
+};
+use ebb_nvme::tls::Security;
+use ebb_nvme::{Sqe, Status, command};
 use ebb_policy::units::Nanos;
 use zerocopy::{FromZeros, IntoBytes};
 
@@ -10,14 +17,6 @@ use super::association::Kind;
 use super::connect::ADMIN_DEPTH;
 use super::ports::Port;
 use super::{AdminQueue, Direction, io};
-use ebb_nvme::command;
-use ebb_nvme::fabrics::{ANY_CONTROLLER, DISCOVERY_NQN};
-use ebb_nvme::identify::{padded, terminated};
-use ebb_nvme::log::{
-    AnaGroup, AnaHeader, DiscoveryEntry, DiscoveryHeader, Request, Smart, TCP, TLS_1_3, id,
-};
-use ebb_nvme::tls::Security;
-use ebb_nvme::{Sqe, Status};
 
 /// Pages of I/O controllers.
 const PAGES: [u8; 9] = [

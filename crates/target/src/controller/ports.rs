@@ -7,8 +7,9 @@ use std::net::SocketAddr;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
-use super::lock::lock;
 use ebb_nvme::tls::Security;
+
+use super::lock::lock;
 
 /// Ports at once.
 pub const MAX_PORTS: usize = 16;

@@ -3,10 +3,10 @@
 
 use std::sync::Mutex;
 
+use ebb_nvme::Status;
 use ebb_policy::units::Watts;
 
 use super::{AdminQueue, PowerControl, lock};
-use ebb_nvme::Status;
 
 /// Bytes of the autonomous power state transition data structure (Base 5.27.1.9).
 pub(super) const TRANSITIONS: usize = 256;

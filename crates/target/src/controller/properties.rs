@@ -3,12 +3,13 @@
 //! A shutdown is complete only when every namespace has been flushed (Base 3.6.1: the host may cut
 //! the power then), which whoever drives the admin queue does: [`AdminQueue::begin_flushes`].
 
-use super::AdminQueue;
 use ebb_nvme::fabrics::PropertyAt;
 use ebb_nvme::property::{
     CAP, CC, CRTO, CSTS, Configuration, READY_TIMEOUTS, VERSION, VS, capabilities, status,
 };
 use ebb_nvme::{Sqe, Status};
+
+use super::AdminQueue;
 
 /// CC and CSTS.
 ///

@@ -1,7 +1,8 @@
 //! The channel of devices that have nothing to wait for.
 
-use super::{Channel, Done, Io};
 use ebb_nvme::Status;
+
+use super::{Channel, Done, Io};
 
 /// Does each request as it is submitted; the next poll hands it back.
 pub(super) struct Instant<F> {

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use ebb_nvme::Status;
+
 use super::instant::Instant;
 use super::{Channel, Device, Error, Geometry, Io, Op, larger};
-use ebb_nvme::Status;
 
 /// Reads zeros, forgets writes.
 #[derive(Debug)]

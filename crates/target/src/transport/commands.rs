@@ -4,6 +4,8 @@ mod answer;
 mod ends;
 mod join;
 
+use ebb_nvme::pdu::{self, Digests, Fatal, Frame, Kind, flag};
+use ebb_nvme::{Cqe, Sqe, Status, auth};
 use ebb_policy::units::Nanos;
 use zerocopy::IntoBytes;
 
@@ -15,8 +17,6 @@ use crate::controller::{
     self, Authentication, Connected, Direction, MAX_QUEUE_DEPTH, Plan, Queue, Reply, takes_data,
 };
 use crate::device::{Done, Io, Op};
-use ebb_nvme::pdu::{self, Digests, Fatal, Frame, Kind, flag};
-use ebb_nvme::{Cqe, Sqe, Status, auth};
 
 /// In the place of a slot, of which no queue has so many: the flushes of a shutdown, and a command
 /// that waits for a buffer where it stands in the stream.

@@ -11,6 +11,10 @@ mod ends;
 use std::io::Write;
 use std::net::SocketAddr;
 
+use ebb_nvme::command::{FABRICS, fabrics};
+use ebb_nvme::fabrics::Connect;
+use ebb_nvme::pdu::{self, Digests, Fatal, Frame, Initialize, Kind, Terminate, Transfer};
+use ebb_nvme::{Cqe, Sqe, Status};
 use ebb_policy::units::Nanos;
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -25,10 +29,6 @@ use super::service::Answered;
 use super::slots::{Payload, Slot, State};
 use crate::controller::{Queue, reaches};
 use crate::device::Done;
-use ebb_nvme::command::{FABRICS, fabrics};
-use ebb_nvme::fabrics::Connect;
-use ebb_nvme::pdu::{self, Digests, Fatal, Frame, Initialize, Kind, Terminate, Transfer};
-use ebb_nvme::{Cqe, Sqe, Status};
 
 /// Bytes of Connect's data.
 const CONNECT_DATA: usize = 1024;

@@ -5,6 +5,7 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
 
+use ebb_nvme::Status;
 use ebb_policy::units::Nanos;
 
 use super::ledger::{ADMIN_LANE, Account, Kind, Ledger, Load};
@@ -14,7 +15,6 @@ use super::{Limits, steward};
 use crate::controller::{Plan, Subsystem, Wake};
 use crate::device::{Channel, Done, Io, Loan, Pool};
 use crate::reactor::Waiting;
-use ebb_nvme::Status;
 
 /// What a connection works with and does not own.
 pub(super) struct Context<'a> {

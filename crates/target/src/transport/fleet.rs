@@ -8,12 +8,12 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use ebb_nvme::Status;
 use thiserror::Error;
 
 use super::Steward;
 use crate::controller::{ConfigError, Namespace, Subsystem};
 use crate::device::{self, Channel, Done, Io, Op};
-use ebb_nvme::Status;
 
 /// Between looks at a device that is flushed.
 const LOOK: Duration = Duration::from_millis(1);

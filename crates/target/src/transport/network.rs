@@ -9,11 +9,11 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use ebb_nvme::tls::Security;
 use rustix::event::{EventfdFlags, Timespec, epoll, eventfd};
 
 use super::secure::{Guarded, Identified, Stream, Tell};
 use crate::controller::{Subsystem, Wake};
-use ebb_nvme::tls::Security;
 
 /// Sockets looked at in one poll.
 const EVENTS: usize = 64;

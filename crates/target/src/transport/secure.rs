@@ -13,8 +13,9 @@ use std::net::{IpAddr, TcpStream};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use crate::controller::{Greeting, Subsystem};
 use ebb_nvme::tls::{self, Hello, Identity, Malformed, Security, Session, alert};
+
+use crate::controller::{Greeting, Subsystem};
 
 /// Has a group look at the connection of this number.
 pub(super) type Tell = Arc<dyn Fn(usize) + Send + Sync>;

@@ -7,11 +7,11 @@
 use std::ops::AddAssign;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use ebb_nvme::Status;
 use ebb_policy::units::Nanos;
 
 use crate::controller::Plan;
 use crate::device::Op;
-use ebb_nvme::Status;
 
 /// What an I/O command does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

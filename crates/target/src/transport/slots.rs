@@ -1,11 +1,11 @@
 //! The commands of a queue that are not answered yet.
 
+use ebb_nvme::{Sqe, Status};
 use ebb_policy::units::Nanos;
 
 use super::ledger::Kind;
 use crate::controller::{Plan, range_at, takes_data};
 use crate::device::{Buffer, Op};
-use ebb_nvme::{Sqe, Status};
 
 /// A command's data while we have it.
 #[derive(Debug, Default)]

@@ -7,9 +7,8 @@ use std::time::{Duration, Instant};
 
 use ebb_initiator::{Controller, Queue, Request, Target};
 use ebb_nvme::command::{admin, io, sgl};
-use ebb_nvme::feature;
 use ebb_nvme::pdu::{Digests, Kind};
-use ebb_nvme::{Sqe, Status};
+use ebb_nvme::{Sqe, Status, feature};
 use ebb_target::controller::{Allowed, AnaState, Namespace};
 use ebb_target::device::{Device, Op, Spec, open};
 use ebb_target::transport::{ChangeError, Fleet, Limits, Removed};

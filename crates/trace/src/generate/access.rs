@@ -1,5 +1,6 @@
 //! One request's kind, size and place.
 
+use ebb_policy::units::Nanos;
 use rand_distr::{Distribution, Zipf};
 use rand_pcg::Pcg64Mcg;
 use rand_pcg::rand_core::Rng;
@@ -9,7 +10,6 @@ use super::random::{carve, happens, scatter, stream, threshold};
 use super::spec::AccessSpec;
 use super::target::Target;
 use crate::request::{Op, Request};
-use ebb_policy::units::Nanos;
 
 /// How requests are drawn: an [`AccessSpec`] made ready for the devices it goes to.
 pub(super) struct Access {

@@ -1,8 +1,9 @@
 //! The profiles against the numbers they were calibrated to, tolerance beside each.
 
+use ebb_policy::units::Watts;
+
 use super::tests::{closed_loop, profile};
 use super::*;
-use ebb_policy::units::Watts;
 
 /// A drive from a shipped profile, with `filled` and `free` of its flash at the start.
 fn drive(name: &str, filled: f64, free: f64) -> Drive {

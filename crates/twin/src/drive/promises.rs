@@ -1,9 +1,10 @@
 //! Behaviour that policies and the engine rely on, one test per promise.
 
+use ebb_policy::units::Watts;
+
 use super::tests::{closed_loop, profile};
 use super::*;
 use crate::DriveFile;
-use ebb_policy::units::Watts;
 
 const SECOND: u64 = 1_000_000_000;
 

@@ -1,10 +1,10 @@
 //! What a drive promises whatever its profile, as properties.
 
+use ebb_policy::units::Watts;
 use proptest::prelude::*;
 
 use super::*;
 use crate::DriveFile;
-use ebb_policy::units::Watts;
 
 pub(super) fn profile(name: &str) -> DriveProfile {
     DriveProfile::builtin(name).unwrap()

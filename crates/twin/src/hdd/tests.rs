@@ -2,11 +2,11 @@
 
 use std::collections::BinaryHeap;
 
+use ebb_policy::units::Watts;
 use proptest::prelude::*;
 
 use super::*;
 use crate::DriveFile;
-use ebb_policy::units::Watts;
 
 pub(super) type Next = Box<dyn FnMut(u64) -> (Op, u64, u32)>;
 

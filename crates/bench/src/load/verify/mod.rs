@@ -8,8 +8,9 @@ pub use findings::{Findings, Mismatch};
 pub use ledger::{Ledger, Outcome};
 pub use pattern::Stamp;
 
-use super::plan::{Plan, Space};
 use ebb_cli::random::scatter;
+
+use super::plan::{Plan, Space};
 
 /// All that is known of the data, shared by all threads.
 #[derive(Debug)]

@@ -6,9 +6,10 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime};
 
+use ebb_cli::text::printable;
+
 use super::accuracy::Accuracy;
 use super::integral::{Curve, Integral, Point};
-use ebb_cli::text::printable;
 
 /// The one clock of a replay: seconds since its start.
 #[derive(Debug, Clone, Copy)]

@@ -4,13 +4,13 @@ use std::path::{Path, PathBuf};
 use std::thread;
 
 use anyhow::Result;
+use ebb_bench::replay::target::{Kind, Place, Target, Wanted};
+use ebb_cli::usage;
 use ebb_host::{Drive, Machine};
 
 use super::HereArgs;
 use super::bench::IDLE;
 use super::reader::READ;
-use ebb_bench::replay::target::{Kind, Place, Target, Wanted};
-use ebb_cli::usage;
 
 /// One of them.
 pub struct Disk {

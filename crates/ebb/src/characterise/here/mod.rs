@@ -18,6 +18,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
 use clap::Args;
+use ebb_cli::{out, usage};
 use ebb_host::{Fan, Fans, Machine, State, Sys, conflicts, is_ours};
 use ebb_policy::units::{Nanos, parse_ratio};
 use rustix::process::geteuid;
@@ -28,8 +29,6 @@ use crate::run::supervisor;
 use crate::{curve, restore};
 use bench::LOOK;
 use disks::Disk;
-use ebb_cli::out;
-use ebb_cli::usage;
 pub use report::Report;
 use server::Server;
 use steps::{Head, Steps};

@@ -5,13 +5,13 @@ use std::os::unix::net::UnixStream;
 use std::time::Instant;
 
 use anyhow::{Context, Result, anyhow};
+use ebb_cli::Interrupted;
 use ebb_host::{Counters, Drive, Fan, HeldFans, Machine, State};
 
 use super::bench::{Bench, DiskLook, LOOK, Look};
 use super::disks::Disk;
 use super::reader::{Places, Reader};
 use crate::run::signals::Signals;
-use ebb_cli::Interrupted;
 
 /// It.
 pub struct Server<'a> {

@@ -8,12 +8,12 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
+use ebb_cli::{Unwritten, usage};
 use ebb_trace::files;
 use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
 
 use super::bench::Look;
-use ebb_cli::{Unwritten, usage};
 
 /// Version of the file.
 pub const SCHEMA: u32 = 1;

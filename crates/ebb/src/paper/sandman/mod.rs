@@ -7,12 +7,12 @@ mod lab;
 mod stable;
 
 use anyhow::Result;
+use ebb_cli::progress::Progress;
 
 use super::fits;
 use super::report::Report;
 use super::span::Span;
 use super::study::Part;
-use ebb_cli::progress::Progress;
 
 use ebb_twin::reactor::Shown;
 use lab::{Lab, PLUS, SANDMAN, SPDK, Trial};

@@ -14,10 +14,10 @@ mod sizing;
 mod today;
 
 use anyhow::Result;
+use ebb_cli::progress::Progress;
 
 use super::report::Report;
 use super::study::Part;
-use ebb_cli::progress::Progress;
 
 use benchmarks::Benchmarks;
 

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::Result;
+use ebb_cli::usage;
 use ebb_host::{Group, MIN_DUTY, ParkBy, StatedFan, StatedFeed};
 use ebb_policy::CoreRole;
 use ebb_policy::units::Watts;
@@ -11,7 +12,6 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::run::share::{Written, ratio};
-use ebb_cli::usage;
 
 /// `[machine]`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use ebb_cli::out;
 use ebb_host::{Allowed, Feeds, Host};
 use ebb_policy::units::Watts;
 
@@ -9,7 +10,6 @@ use super::effect::lower;
 use super::{Work, check_budget};
 use crate::run::config::Config;
 use crate::run::events::{Event, Made};
-use ebb_cli::out;
 
 /// What an operator should know of the feeds at the start: which alone allow less than this machine
 /// can be held to, which supplies are not here, and which feeds have no input.

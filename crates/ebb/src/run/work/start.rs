@@ -3,6 +3,7 @@
 use std::os::fd::{AsFd, OwnedFd};
 
 use anyhow::{Context, Result};
+use ebb_cli::{out, usage};
 use ebb_host::{Host, Impossible, Machine, State};
 use ebb_policy::Control;
 use ebb_record::recording;
@@ -15,8 +16,6 @@ use crate::run::events::Begun;
 use crate::run::latency::Latency;
 use crate::run::power;
 use crate::run::remarks::Remarks;
-use ebb_cli::out;
-use ebb_cli::usage;
 
 /// What steers the frequency of each group.
 fn all_governed(host: &Host) -> Vec<Option<recording::Governed>> {

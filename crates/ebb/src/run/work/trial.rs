@@ -2,13 +2,13 @@
 
 use std::time::SystemTime;
 
+use ebb_cli::out;
 use ebb_policy::Signals;
 use ebb_policy::units::Nanos;
 
 use super::Work;
 use crate::run::events::Event;
 use crate::run::trial::{Stated, Trial, measured};
-use ebb_cli::out;
 
 /// A trial, and whether it is told that nothing measures.
 pub(super) struct Trying {

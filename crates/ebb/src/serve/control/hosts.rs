@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
+use ebb_cli::usage;
 use ebb_target::controller::{Allowed, Subsystem, check_nqn};
 use serde::Deserialize;
 use serde_json::{Value, to_value};
@@ -12,7 +13,6 @@ use serde_json::{Value, to_value};
 use super::super::access::Hosts;
 use super::super::options::Options;
 use super::{Control, Part, Running, done, replies, texts};
-use ebb_cli::usage;
 
 /// Limits are lent for no longer, in seconds.
 const LONGEST_LOAN: f64 = 60.0;

@@ -17,6 +17,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
+use ebb_cli::{out, usage};
 use ebb_policy::reactor::{self as scheduling, Machine};
 use ebb_target::controller::{Allowed, Subsystem};
 use ebb_target::reactor::Helm;
@@ -34,8 +35,6 @@ use super::{Server, devices};
 use crate::exit;
 use crate::log::{self, Level};
 use crate::rpc::{Fault, Methods, code};
-use ebb_cli::out;
-use ebb_cli::usage;
 
 pub use paths::listen;
 

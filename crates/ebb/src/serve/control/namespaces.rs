@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use anyhow::{Result, bail};
+use ebb_cli::usage;
 use ebb_policy::units::Bytes;
 use ebb_target::controller::Namespace;
 use ebb_target::transport::{ChangeError, Fleet, Removed};
@@ -12,7 +13,6 @@ use serde_json::{Value, to_value};
 use super::super::devices;
 use super::{Control, Part, Running, done, replies};
 use crate::log::{self, Level};
-use ebb_cli::usage;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]

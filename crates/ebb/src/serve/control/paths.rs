@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 
 use anyhow::{Context, Result};
+use ebb_cli::usage;
 use ebb_nvme::tls::Security;
 use ebb_target::controller::{AnaState, MAX_PORTS, Port, Subsystem};
 use ebb_target::transport::Doors;
@@ -10,7 +11,6 @@ use serde::Deserialize;
 use serde_json::{Value, to_value};
 
 use super::{Control, done, replies, texts};
-use ebb_cli::usage;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -3,12 +3,12 @@
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::{self, JoinHandle};
 
+use ebb_cli::progress::Progress;
 use ebb_target::device::{self, Channel, Device, Geometry};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 
 use super::super::energy::{Model, profile};
 use super::*;
-use ebb_cli::progress::Progress;
 
 const LONG: Duration = Duration::from_secs(60);
 const HOST: &str = "nqn.2026-01.org.example:host";

@@ -10,6 +10,7 @@ use std::ops::Range;
 
 use anyhow::Result;
 
+use ebb_cli::usage;
 use ebb_policy::Settling;
 use ebb_policy::units::Nanos;
 use ebb_record::sampled::{LEVEL, Sampled};
@@ -19,7 +20,6 @@ use ebb_twin::windows::WINDOW;
 
 use self::draw::{Stratum, Window, draw};
 use super::args::SimArgs;
-use ebb_cli::usage;
 
 /// Windows are no shorter: six of the SLA's.
 const SHORTEST: Nanos = Nanos(6 * WINDOW.0);

@@ -22,6 +22,8 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
+use ebb_nvme::chap::{Group, Hash, Key};
+use ebb_nvme::tls::Session;
 use ebb_policy::units::Nanos;
 
 use self::attempts::Attempts;
@@ -31,8 +33,6 @@ use self::work::Outcome;
 use super::Subsystem;
 use super::association::{Association, Claim};
 use super::lock::lock;
-use ebb_nvme::chap::{Group, Hash, Key};
-use ebb_nvme::tls::Session;
 
 /// Time for a host to authenticate itself, from Connect or its first message on.
 const PATIENCE: Nanos = Nanos::from_secs(30);

@@ -6,14 +6,14 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 
+use ebb_nvme::fabrics::DISCOVERY_NQN;
+use ebb_nvme::tls::{Hello, Identity, Key, Session, alert};
 use ebb_policy::units::Nanos;
 
 use super::super::Subsystem;
 use super::super::lock::lock;
 use super::Wake;
 use super::helper::Pending;
-use ebb_nvme::fabrics::DISCOVERY_NQN;
-use ebb_nvme::tls::{Hello, Identity, Key, Session, alert};
 
 const NOWHERE: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
 /// Whoever says no name.

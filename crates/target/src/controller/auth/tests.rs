@@ -2,6 +2,9 @@
 
 use std::sync::{Mutex, mpsc};
 
+use ebb_initiator::Transaction;
+use ebb_nvme::auth::{Explanation, Failure as Told, Head, Reply, Success2, id, kind};
+use ebb_nvme::chap::Group;
 use proptest::prelude::*;
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -10,9 +13,6 @@ use super::super::{Config, Host};
 use super::transaction::{Report, Transactions};
 use super::work::Work;
 use super::*;
-use ebb_initiator::Transaction;
-use ebb_nvme::auth::{Explanation, Failure as Told, Head, Reply, Success2, id, kind};
-use ebb_nvme::chap::Group;
 
 const HOST: &str = "nqn.2026-01.org.example:host";
 const SUBSYSTEM: &str = "nqn.2026-01.org.example:ebb";

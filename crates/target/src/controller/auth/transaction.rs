@@ -14,15 +14,15 @@
 
 use std::borrow::Cow;
 
-use zerocopy::{FromBytes, IntoBytes};
-
-use super::Rules;
-use super::work::{Challenged, Outcome, Verify, Work};
 use ebb_nvme::auth::{
     self, Challenge, Explanation, Failure, Head, Negotiate, Protocol, Reply, Success1, Success2,
     id, kind,
 };
 use ebb_nvme::chap::{Group, Hash, is_equal};
+use zerocopy::{FromBytes, IntoBytes};
+
+use super::Rules;
+use super::work::{Challenged, Outcome, Verify, Work};
 
 enum State {
     /// No transaction.

@@ -2,9 +2,10 @@
 
 use std::borrow::Cow;
 
-use super::{Keys, Secrets};
 use ebb_nvme::auth::Explanation;
 use ebb_nvme::chap::{self, Group, Hash, Pair, Terms, is_equal};
+
+use super::{Keys, Secrets};
 
 /// What a transaction needs done before it can go on.
 pub(super) enum Work {

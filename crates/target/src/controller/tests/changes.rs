@@ -2,9 +2,10 @@
 
 use std::net::SocketAddr;
 
+use ebb_nvme::command::io;
+
 use super::*;
 use crate::device::Op;
-use ebb_nvme::command::io;
 
 const NOTICES: u32 = 1 << 8 | 1 << 11;
 /// Dword 0 of the events: notices of the changed namespaces and of an ANA state.

@@ -1,8 +1,9 @@
 //! Features, and the events that health raises.
 
+use ebb_nvme::log::warning;
+
 use super::*;
 use crate::device;
-use ebb_nvme::log::warning;
 
 #[test]
 fn power_states_are_described_and_set() {

@@ -1,7 +1,8 @@
 //! Whole associations as the Linux host makes and ends them.
 
-use super::*;
 use ebb_nvme::tls::Security;
+
+use super::*;
 
 /// Connect, CAP, CC.EN, CSTS, VS, Identify, effects, limits, queues, events, I/O queues,
 /// namespaces; then CC.SHN and goodbye.

@@ -1,7 +1,8 @@
 //! Hosts that get it wrong, on purpose or not.
 
-use super::*;
 use ebb_nvme::fabrics::Connect;
+
+use super::*;
 
 fn refusal(subsystem: &Arc<Subsystem>, sqe: &Sqe, data: &ConnectData) -> (Status, u32) {
     let refusal = subsystem.connect(sqe, data.as_bytes(), NOW).err().unwrap();

@@ -2,10 +2,11 @@
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use ebb_nvme::command::io;
+
 use super::*;
 use crate::controller::Wake;
 use crate::device::Op;
-use ebb_nvme::command::io;
 
 struct Bench {
     subsystem: Arc<Subsystem>,

@@ -3,15 +3,15 @@
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
+use ebb_nvme::command::{FABRICS, admin, fabrics, sgl};
+use ebb_nvme::fabrics::{ANY_CONTROLLER, ConnectData};
+use ebb_nvme::identify::terminated;
+use ebb_nvme::{Sqe, Status};
 use ebb_policy::units::{Nanos, Watts};
 use zerocopy::{FromZeros, IntoBytes};
 
 use super::*;
 use crate::device::{Channel, Device, Geometry};
-use ebb_nvme::command::{FABRICS, admin, fabrics, sgl};
-use ebb_nvme::fabrics::{ANY_CONTROLLER, ConnectData};
-use ebb_nvme::identify::terminated;
-use ebb_nvme::{Sqe, Status};
 
 mod changes;
 mod features;

@@ -1,10 +1,10 @@
 //! Whatever hosts send: nothing panics, replies stay within bounds, numbers stay unique.
 
+use ebb_nvme::command::io;
 use proptest::prelude::*;
 use zerocopy::FromBytes;
 
 use super::*;
-use ebb_nvme::command::io;
 
 /// An entry that is random, or close to what is understood.
 fn entry() -> impl Strategy<Value = Sqe> {

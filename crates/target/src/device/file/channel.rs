@@ -5,12 +5,12 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use ebb_nvme::Status;
 use rustix::io::Errno;
 
 use super::super::{Buffer, Channel, Done, Geometry, Io, Op, Pool};
 use super::errno;
 use super::kernel::{Call, Kernel};
-use ebb_nvme::Status;
 
 /// Requests the kernel has at most; the others wait in order.
 pub(super) const DEPTH: u32 = 256;

@@ -1,9 +1,9 @@
 //! What the kernel's errors are called on the wire.
 
+use ebb_nvme::Status;
 use rustix::io::Errno;
 
 use super::super::Op;
-use ebb_nvme::Status;
 
 /// Whether trying again soon may help.
 pub(super) fn passing(errno: Errno) -> bool {

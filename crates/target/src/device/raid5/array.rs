@@ -4,6 +4,8 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
+use ebb_nvme::Status;
+
 use super::super::Device;
 use super::journal::Journal;
 use super::layout::Layout;
@@ -11,7 +13,6 @@ use super::locks::Locks;
 use super::mailbox::{LOOK, Mailbox};
 use super::owed::Owed;
 use super::superblock::{Superblock, Uuid};
-use ebb_nvme::Status;
 
 /// Which members can be used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

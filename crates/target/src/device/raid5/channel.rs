@@ -5,6 +5,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
+use ebb_nvme::Status;
 use rustix::event::{PollFd, PollFlags, Timespec, epoll, poll};
 
 use super::super::{Buffer, Channel, Done, Io, Op, Pool};
@@ -12,7 +13,6 @@ use super::Inner;
 use super::layout::PAGE;
 use super::mailbox::{LOOK, Mailbox};
 use super::segment::Segment;
-use ebb_nvme::Status;
 
 /// Segments at work at once.
 const ACTIVE: usize = 32;

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use ebb_nvme::Status;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::Error;
@@ -14,7 +15,6 @@ use super::mailbox::LOOK;
 use super::plan::xor;
 use super::superblock::{State, Superblock};
 use super::wait::Member;
-use ebb_nvme::Status;
 
 /// Bytes rebuilt between two notes of how far it is.
 const NOTE: u64 = 64 << 20;

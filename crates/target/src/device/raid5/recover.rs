@@ -17,6 +17,8 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use ebb_nvme::Status;
+
 use super::Error;
 use super::journal::Piece;
 use super::keeper::broken;
@@ -24,7 +26,6 @@ use super::layout::{Layout, PAGE};
 use super::plan::xor;
 use super::superblock::{State, Superblock};
 use super::wait::Member;
-use ebb_nvme::Status;
 
 /// The parts in the journals that may not be in place, by transaction.
 pub(super) type Changes = BTreeMap<u64, Vec<Piece>>;

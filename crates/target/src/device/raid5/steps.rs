@@ -1,5 +1,7 @@
 //! The steps of a segment, each taken when what it waited for has come.
 
+use ebb_nvme::Status;
+
 use super::super::Op;
 use super::channel::RaidChannel;
 use super::journal::Piece;
@@ -8,7 +10,6 @@ use super::locks::Claim;
 use super::mailbox::LOOK;
 use super::plan::{self, Plan, Way, xor};
 use super::segment::{Phase, Segment};
-use ebb_nvme::Status;
 
 /// What a step leads to.
 pub(super) enum Then {

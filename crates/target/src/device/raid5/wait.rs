@@ -4,11 +4,11 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use ebb_nvme::Status;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::super::{Buffer, Channel, Device, Done, Io, Op, Pool};
 use super::layout::PAGE;
-use ebb_nvme::Status;
 
 /// A member and memory of its own to move data through.
 pub(super) struct Member {

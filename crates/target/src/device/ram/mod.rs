@@ -8,8 +8,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Channel, Device, Done, Error, Geometry, Io, Op, larger};
 use ebb_nvme::Status;
+
+use super::{Channel, Device, Done, Error, Geometry, Io, Op, larger};
 
 mod memory;
 mod pins;

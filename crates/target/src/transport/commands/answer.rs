@@ -1,5 +1,7 @@
 //! The answers to the commands of one queue: data where it is, then how it went.
 
+use ebb_nvme::pdu::{self, CapsuleResp, Kind, flag};
+use ebb_nvme::{Cqe, Sqe, Status};
 use zerocopy::IntoBytes;
 
 use super::super::context::Context;
@@ -9,8 +11,6 @@ use super::super::slots::Payload;
 use super::Commands;
 use crate::controller::{Plan, Queue};
 use crate::device::{Buffer, Op};
-use ebb_nvme::pdu::{self, CapsuleResp, Kind, flag};
-use ebb_nvme::{Cqe, Sqe, Status};
 
 impl Commands {
     /// Answers a read with bytes where they are, or a write whose data is `here`, if the device has

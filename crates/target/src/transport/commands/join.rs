@@ -1,6 +1,10 @@
 //! Authentication Send and Receive on one queue: one at a time, and nothing else before the host is
 //! known.
 
+use ebb_nvme::auth::{self, is_authentication};
+use ebb_nvme::command::fabrics;
+use ebb_nvme::pdu::flag;
+use ebb_nvme::{Cqe, Sqe, Status};
 use ebb_policy::units::Nanos;
 
 use super::super::context::Context;
@@ -8,10 +12,6 @@ use super::super::send::Sender;
 use super::super::slots::Slot;
 use super::Commands;
 use crate::controller::{Direction, Plan};
-use ebb_nvme::auth::{self, is_authentication};
-use ebb_nvme::command::fabrics;
-use ebb_nvme::pdu::flag;
-use ebb_nvme::{Cqe, Sqe, Status};
 
 impl Commands {
     /// Whether the host must authenticate itself first.

@@ -1,8 +1,9 @@
 //! Lines as blkparse prints them.
 
+use ebb_policy::units::Nanos;
+
 use super::*;
 use crate::{OpenOptions, Source, open_bytes};
-use ebb_policy::units::Nanos;
 
 /// Linux 4.3 to 4.11 queue the rest of a split request once more, newer ones do not.
 #[test]

@@ -1,12 +1,12 @@
 //! One job by itself: what it computes, waits and asks for.
 
-use proptest::prelude::*;
-
-use super::*;
 use ebb_policy::QosClass;
 use ebb_policy::units::Hertz;
 use ebb_trace::Op;
 use ebb_trace::generate::JobIo;
+use proptest::prelude::*;
+
+use super::*;
 
 const FULL: Pace = Pace { frequency: Hertz(2e9), highest: Hertz(2e9) };
 

@@ -14,14 +14,13 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use clap::Args;
 
+use ebb_cli::progress::Progress;
+use ebb_cli::{out, usage};
 use ebb_policy::units::Nanos;
 
 use super::super::study::{Wanted, choose};
 use crate::probe::wake::cpu_model;
 use crate::serve::energy;
-use ebb_cli::out;
-use ebb_cli::progress::Progress;
-use ebb_cli::usage;
 
 use cases::{Case, Pace, Plan};
 use point::{Lab, Point};

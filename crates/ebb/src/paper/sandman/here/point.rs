@@ -8,6 +8,9 @@ use clap::Parser;
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use ebb_bench::latency::Latency;
+use ebb_bench::load::{Load, LoadArgs};
+use ebb_cli::progress::Progress;
 use ebb_policy::units::Nanos;
 use ebb_target::reactor::{CoreTotals, Snapshot, probe};
 use ebb_twin::reactor::Profile;
@@ -15,9 +18,6 @@ use ebb_twin::reactor::Profile;
 use super::cases::{Case, Pace};
 use crate::serve::energy::{Model, Rapl};
 use crate::serve::{Options, Server};
-use ebb_bench::latency::Latency;
-use ebb_bench::load::{Load, LoadArgs};
-use ebb_cli::progress::Progress;
 
 /// Shares of the maximum between bursts and in them, as in the twin's evaluation.
 const REST: f64 = 0.02;

@@ -4,12 +4,12 @@ use std::fmt::Write;
 
 use comfy_table::presets::NOTHING;
 use comfy_table::{CellAlignment, Table};
+use ebb_cli::text;
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::point::{Latencies, Point, Residency};
 use super::{BASE, SCHEDULERS};
-use ebb_cli::text;
 
 /// Cache lines that take this much longer belong to cores that moved apart: near and far differ
 /// by a factor of six and more.
