@@ -484,10 +484,9 @@ impl Policy for EadcPlus {
         self.look(signals, dt);
         let drawn = self.drawn(signals);
         self.look_at_jobs(signals, drawn.total, dt);
-        // Until the heat sinks are known the fans stay as they were found.
-        let is_known =
-            |(socket, observer): (&Socket, &Observer)| !socket.read || observer.is_known();
-        if !self.sockets.iter().zip(&self.observers).all(is_known) {
+        // Until a heat sink is known the fans stay as they were found.
+        let is_known = self.observers.iter().any(Observer::is_known);
+        if !is_known && self.sockets.iter().any(|socket| socket.read) {
             return;
         }
         self.setting = self.choose(drawn);
