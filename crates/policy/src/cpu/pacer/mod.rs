@@ -21,7 +21,7 @@
 //! | `ceiling.rs` | ours: the ceilings of who keeps the heat |
 //! | `exchange.rs` | ours: cores for frequency, in `pacer-plus` alone |
 //! | `base.rs` | ours: a frequency that costs next to nothing, in `pacer-plus` alone |
-//! | `gain.rs` | ours: whether a saving saves, in `pacer-plus` alone |
+//! | `gain.rs` | ours: whether a saving saves |
 //! | `kinds.rs` | ours: reads and writes, large and small apart, in `pacer-plus` alone |
 //! | `idle.rs` | Background Task Scheduler, §IV-D |
 //! | `memory.rs` | ours: no limit cycles |
@@ -246,14 +246,13 @@ impl Pacer {
         if let Some(care) = &mut self.care {
             care.reserve = reserve.awake;
         }
+        self.see_power(signals);
         if self.care.is_some() {
-            let same = self.in_force.iter().copied().eq(signals.in_force.groups());
-            let left = self.capacity(|g| signals.in_force.group(g));
-            self.gain.see(signals, same, left);
             self.see_work(signals);
         }
         self.adopt(&signals.in_force, request);
-        let moved = self.care.is_some() && self.rebase(self.state == State::Unstable);
+        let (time, may) = ((signals.now, signals.period), self.state == State::Unstable);
+        let moved = self.care.is_some() && self.rebase(time, may);
         self.ceilings.update(&self.topology, signals);
         let load = Load::of(&signals.io).per(signals.period);
         let natively = self.care.map_or(1.0, |care| care.natively(&load).max(1.0));
@@ -565,7 +564,7 @@ impl Pacer {
             self.race(request);
         } else if self.care.is_none() {
             self.set(request, Self::last_kept, "pacer:idle-rest");
-        } else if self.spared && !long || !self.gain.may_be(signals.now) {
+        } else if self.spared && !long || self.stays_on(signals) {
             self.set(request, Self::all, "pacer-plus:learning");
         } else {
             self.rest(signals, request);
