@@ -453,6 +453,7 @@ impl Pacer {
         }
         let calm = complete && self.l_div() < self.params.stable_thresh;
         // A load that the Burst-Check would throw out again at once is not stable.
+        let calm = calm && self.base_pays();
         if calm && !held && self.ceilings.still() && !self.burst.busy(signals, &self.topology) {
             self.enter_stable((signals.now, signals.period), request);
         }

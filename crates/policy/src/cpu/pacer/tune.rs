@@ -116,7 +116,6 @@ impl Pacer {
             return;
         }
         let may_save = calm && still && sure > self.params.deadband && self.gain.may_be(now);
-        let may_save = may_save && self.base_pays();
         if may_save && !self.save(sure, request) {
             self.exchange(now, request);
         }
