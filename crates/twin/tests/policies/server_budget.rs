@@ -73,6 +73,38 @@ fn what_just_fits_goes_through_evenly() {
     }
 }
 
+/// Where limits hold some drives back, the others keep room to grow: else each holds the clients of
+/// all of them back in turn.
+#[test]
+fn drives_that_all_need_as_much_do_not_take_turns() {
+    let jobs = "[[jobs]]\nname = 'x'\nthreads = 8\ndepth = 8\n\
+                access = { block = '64 KiB', read = '100%', zipf = 0.99 }";
+    let served = |budget: f64, seconds: u64| {
+        let seen = seen("pass-10", jobs, budget, seconds);
+        let end = seen[2 * seconds as usize - 4..2 * seconds as usize].iter();
+        end.map(|(requests, ..)| *requests as f64).sum::<f64>()
+    };
+    let native = served(2000.0, 3);
+    for (budget, least) in [(320.0, 0.98), (300.0, 0.85)] {
+        let served = served(budget, 10);
+        assert!(served > least * native, "{budget} W: {served} of {native}");
+    }
+}
+
+/// A budget a little above what a load needs at full speed leaves it all cores and no limit.
+#[test]
+fn a_budget_that_just_does_not_bind_changes_nothing() {
+    let jobs = "[[arrivals]]\nname = 'x'\nrate = '50000 IOPS'\n\
+                access = { block = '4 KiB', read = '0%' }";
+    let watts = |budget: f64| {
+        let seen = seen("pass-10", jobs, budget, 13);
+        seen[24..26].iter().map(|(.., watts)| *watts).sum::<f64>() / 2.0
+    };
+    let native = watts(2000.0);
+    let kept = watts(1.05 * native);
+    assert!((kept / native - 1.0).abs() < 0.002, "{kept} W, {native} W without");
+}
+
 /// What was read from other drives minutes ago is no reason to hold back those that are written to
 /// now, beside it or after it.
 #[test]

@@ -160,8 +160,10 @@ impl Tide {
         // Room to grow, where it costs little time.
         let takes = |at: usize| self.elsewhere.unwrap_or_default() + self.offers[at].latency;
         let longest = takes(at) * (1.0 + WORTH);
+        // All cores where they fit: a budget that does not bind changes nothing.
+        let is_all = at + 1 == self.offers.len() && served >= needed;
         for (needed, with) in more {
-            if least.0 == f64::INFINITY {
+            if is_all || least.0 == f64::INFINITY {
                 break;
             }
             let grown = self.best(needed, with, joules, false);

@@ -1,7 +1,7 @@
 //! How what a point leaves is shared among the drives.
 
 use super::choose::Left;
-use super::{GROWTH, NEWCOMERS, RATE_STEP, Tide};
+use super::{GROWTH, NEWCOMERS, RATE_STEP, Tide, USED_UP};
 use crate::Request;
 use crate::topology::LEAST_RATE;
 
@@ -68,10 +68,11 @@ impl Tide {
     }
 
     /// Watts that a drive needs: twice what it moves where it is held back, else the most of
-    /// `drives`.
+    /// `drives`, and a little more than it moves, or it would be held back next.
     fn need(&self, drives: &[[f64; 2]], drive: usize) -> f64 {
         let sum = |ways: &[f64; 2]| ways.iter().sum::<f64>();
-        if self.holds(drive) { GROWTH * sum(&self.traffic[drive]) } else { sum(&drives[drive]) }
+        let moved = sum(&self.traffic[drive]);
+        if self.holds(drive) { GROWTH * moved } else { sum(&drives[drive]).max(moved / USED_UP) }
     }
 
     /// The watts that each drive may have so that all have `room`: who needs less keeps that.
