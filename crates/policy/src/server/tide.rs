@@ -359,9 +359,9 @@ impl Tide {
             return true;
         }
         let plausible = self.explains(b, self.bias + missed);
-        // What rested works now: that it did not is no reason to exceed the budget.
-        if plausible && total.0 > b && missed > 0.0 && self.bias < 0.0 {
-            self.bias = (self.bias + missed).min(0.0);
+        // What rested works now, or drives clean up: no reason to exceed the budget.
+        if total.0 > b && missed > 0.0 && (self.bias < 0.0 || !plausible) {
+            self.bias = (self.bias + missed).min(if plausible { 0.0 } else { f64::INFINITY });
             return true;
         }
         let rest = Nanos(2 * lag.0) + signals.period.max(self.model.meter_window);

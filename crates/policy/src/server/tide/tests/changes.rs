@@ -21,6 +21,25 @@ fn what_rested_is_not_spent_when_it_works() {
     }
 }
 
+/// Drives that clean up draw more for each byte than the model can explain: that is learnt beyond
+/// the budget, and with a meter that is not late never forgotten.
+#[test]
+fn drives_that_clean_up_do_not_exceed_the_budget() {
+    for lag in LAGS {
+        let mut plant = Fluid::new(Nanos::from_millis(lag), 1.0, 131_072.0);
+        let mut cycle = plant.guarded(285.0, false, false);
+        run(&mut cycle, &mut plant, 30);
+        plant.truth.write *= 4.0;
+        let watts = run(&mut cycle, &mut plant, 60);
+        let over = longest_over(&watts, 1.05 * 285.0);
+        assert!(over <= lag as f64 / 1e3 + 1.0, "lag {lag} ms: {over} s over: {watts:?}");
+        if lag < 1000 {
+            let most = watts[60..].iter().fold(0.0_f64, |most, watts| most.max(*watts));
+            assert!(most <= 1.05 * 285.0, "lag {lag} ms: {watts:?}");
+        }
+    }
+}
+
 /// Traffic that costs less than the model says needs no margin for minutes, however late the meter.
 #[test]
 fn what_draws_less_than_it_should_gets_its_watts_soon() {
