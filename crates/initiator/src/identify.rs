@@ -77,7 +77,7 @@ impl Namespace {
         let &[low, high, shift, _] = data.get(128 + 4 * format..)?.first_chunk()?;
         let known = (low, high) == (0, 0) && (9..=16).contains(&shift);
         let blocks = u64::from_le_bytes(*data.first_chunk()?);
-        known.then_some(Self { id, block_size: 1 << shift, blocks })
+        known.then(|| Self { id, block_size: 1 << shift, blocks })
     }
 }
 

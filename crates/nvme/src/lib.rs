@@ -1,4 +1,5 @@
-//! NVMe by its specifications: PDUs, queue entries, logs, features, and how hosts prove who they are.
+//! NVMe by its specifications: PDUs, queue entries, logs, features, and how hosts prove who they
+//! are.
 //!
 //! Clauses cited are those of the NVM Express TCP Transport Specification 1.0 ("TCP"), the NVMe
 //! Base Specification 2.0 ("Base") and the NVM Command Set Specification 1.0 ("NVM").

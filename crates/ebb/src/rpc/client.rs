@@ -1,6 +1,6 @@
 //! Asking a daemon.
 
-use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
+use std::io::{BufRead, BufReader, ErrorKind, IsTerminal, Read, Write, stderr};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
@@ -56,8 +56,10 @@ fn exchange(mut stream: &UnixStream, request: &str) -> std::io::Result<Vec<u8>> 
         if error.kind() != ErrorKind::WouldBlock {
             return Err(error);
         }
-        let minutes = PATIENCE.as_secs() / 60;
-        out::note(format_args!("no answer yet; it is waited for {minutes} minutes"));
+        if stderr().is_terminal() {
+            let minutes = PATIENCE.as_secs() / 60;
+            out::note(format_args!("no answer yet; it is waited for {minutes} minutes"));
+        }
         stream.set_read_timeout(Some(PATIENCE))?;
         answer.read_until(b'\n', &mut line)?;
     }
