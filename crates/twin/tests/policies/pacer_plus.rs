@@ -56,8 +56,7 @@ fn a_squeezed_day_keeps_plf_from_its_first_peak_on() {
     );
     assert!(loss(&pacer) > PLF, "nothing to cure: {}", loss(&pacer));
     assert!(loss(&plus) <= PLF + NOISE, "{}", loss(&plus));
-    // PACER's saving is what a loss far beyond `plf` gives. In the calm the cores of both draw the
-    // same; PACER spends all of `plf` on a deeper idle state of the drives, which no tenth bears.
+    // PACER's saving is what a loss far beyond `plf` gives.
     assert!(saved(&plus) > 0.75 * saved(&pacer), "{} of {}", saved(&plus), saved(&pacer));
 }
 

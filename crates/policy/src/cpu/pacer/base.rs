@@ -6,14 +6,12 @@
 //! savings are measured against it; of `plf` they have what it leaves.
 //!
 //! What waits for CPUs in a bunch is not known, and takes as much longer as the cores are slower.
-//! So nothing is done where the frequency can fall only a little. Whether it saves the meter says
-//! (`gain.rs`), before anything else is saved.
+//! So nothing is done where the frequency can fall only a little.
 
 use crate::Signals;
-use crate::units::{Hertz, Nanos};
+use crate::units::Hertz;
 
 use super::Pacer;
-use super::gain::Gain;
 use super::window::{completions, utilisation};
 
 /// The share of `plf` that it may take, and beyond which it rises again.
@@ -25,13 +23,9 @@ const HALF: f64 = 0.5;
 const PEAK: f64 = 4.0;
 /// Requests of which a latency is the mean.
 const REQUESTS: u64 = 200;
-/// And the time that it is of: that of the windows of a verdict (`ebb-record`, `verdict.rs`).
-const LONG: Nanos = Nanos::from_secs(5);
-/// Time constants: of the work of a request and the highest load in periods, of the lowest latency
-/// in times as long.
+/// Time constants in periods: of the work of a request; of the lowest latency and highest load.
 const WORK: f64 = 20.0;
-const HIGHEST: f64 = 240.0;
-const LOWEST: f64 = 24.0;
+const EXTREMES: f64 = 240.0;
 
 /// What the cores do, at the highest frequency.
 #[derive(Debug, Clone, Default)]
@@ -42,9 +36,7 @@ pub(super) struct Base {
     busiest: f64,
     /// Lowest mean latency lately in ns, and the requests that the next is of.
     latency: Option<f64>,
-    open: (u64, f64, Nanos),
-    /// What it saves over the highest.
-    pub gain: Gain,
+    open: (u64, f64),
 }
 
 impl Base {
@@ -59,17 +51,7 @@ impl Base {
 impl Pacer {
     /// The frequency from which savings start.
     pub(super) fn highest(&self) -> Hertz {
-        self.native.get(self.first()).map_or(Hertz(0.0), |group| group.frequency)
-    }
-
-    /// The group whose frequency is that of all.
-    pub(super) fn first(&self) -> usize {
-        self.topology.io_groups().next().unwrap_or(0)
-    }
-
-    /// Whether that saves, as far as can be told, so that more may be saved from there.
-    pub(super) fn base_pays(&self) -> bool {
-        self.highest() == self.topology.max_frequency() || self.base.gain.tried()
+        self.topology.io_groups().next().map_or(Hertz(0.0), |g| self.native[g].frequency)
     }
 
     /// How many times as long requests may take there.
@@ -92,28 +74,24 @@ impl Pacer {
         }
         let base = &mut self.base;
         base.work = Some(base.work.map_or(work, |old| old + (work - old) / WORK));
-        base.busiest = busiest.max(base.busiest + (busiest - base.busiest) / HIGHEST);
-        let (before, sum, long) = base.open;
-        base.open = (before + n, sum + n as f64 * l, long + signals.period);
-        if base.open.0 >= REQUESTS && base.open.2 >= LONG {
-            let (n, sum, _) = std::mem::take(&mut base.open);
+        base.busiest = busiest.max(base.busiest + (busiest - base.busiest) / EXTREMES);
+        base.open = (base.open.0 + n, base.open.1 + n as f64 * l);
+        if base.open.0 >= REQUESTS {
+            let (n, sum) = std::mem::take(&mut base.open);
             let l = sum / n as f64;
-            let slowly = |old: f64| l.min(old + (l - old) / LOWEST);
+            let slowly = |old: f64| l.min(old + (l - old) / EXTREMES);
             base.latency = Some(base.latency.map_or(l, slowly));
         }
     }
 
     /// Where savings start from now on; whether that is elsewhere than before. It `may` fall only
     /// where nothing is measured against it.
-    pub(super) fn rebase(&mut self, (now, period): (Nanos, Nanos), may: bool) -> bool {
-        self.base.gain.judge(now, period);
-        let saves = self.base.gain.may_be(now);
+    pub(super) fn rebase(&mut self, may: bool) -> bool {
         let (max, before) = (self.topology.max_frequency(), self.highest());
         let loss = |f: Hertz| if f < max { self.base.loss(f / max) } else { Some(0.0) };
         let keeps = |f: &Hertz| {
             let most = if *f == before { TOO_MUCH } else { SHARE };
-            saves
-                && *f <= max * HALF
+            *f <= max * HALF
                 && self.params.tail.is_none()
                 && loss(*f).is_some_and(|loss| loss <= most * self.whole)
         };

@@ -21,7 +21,7 @@
 //! | `ceiling.rs` | ours: the ceilings of who keeps the heat |
 //! | `exchange.rs` | ours: cores for frequency, in `pacer-plus` alone |
 //! | `base.rs` | ours: a frequency that costs next to nothing, in `pacer-plus` alone |
-//! | `gain.rs` | ours: whether a saving saves |
+//! | `gain.rs` | ours: whether a saving saves, in `pacer-plus` alone |
 //! | `kinds.rs` | ours: reads and writes, large and small apart, in `pacer-plus` alone |
 //! | `idle.rs` | Background Task Scheduler, §IV-D |
 //! | `memory.rs` | ours: no limit cycles |
@@ -246,13 +246,14 @@ impl Pacer {
         if let Some(care) = &mut self.care {
             care.reserve = reserve.awake;
         }
-        self.see_power(signals);
         if self.care.is_some() {
+            let same = self.in_force.iter().copied().eq(signals.in_force.groups());
+            let left = self.capacity(|g| signals.in_force.group(g));
+            self.gain.see(signals, same, left);
             self.see_work(signals);
         }
         self.adopt(&signals.in_force, request);
-        let (time, may) = ((signals.now, signals.period), self.state == State::Unstable);
-        let moved = self.care.is_some() && self.rebase(time, may);
+        let moved = self.care.is_some() && self.rebase(self.state == State::Unstable);
         self.ceilings.update(&self.topology, signals);
         let load = Load::of(&signals.io).per(signals.period);
         let natively = self.care.map_or(1.0, |care| care.natively(&load).max(1.0));
@@ -453,7 +454,6 @@ impl Pacer {
         }
         let calm = complete && self.l_div() < self.params.stable_thresh;
         // A load that the Burst-Check would throw out again at once is not stable.
-        let calm = calm && self.base_pays();
         if calm && !held && self.ceilings.still() && !self.burst.busy(signals, &self.topology) {
             self.enter_stable((signals.now, signals.period), request);
         }
@@ -565,7 +565,7 @@ impl Pacer {
             self.race(request);
         } else if self.care.is_none() {
             self.set(request, Self::last_kept, "pacer:idle-rest");
-        } else if self.spared && !long || self.stays_on(signals) {
+        } else if self.spared && !long || !self.gain.may_be(signals.now) {
             self.set(request, Self::all, "pacer-plus:learning");
         } else {
             self.rest(signals, request);
