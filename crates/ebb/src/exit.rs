@@ -3,6 +3,8 @@
 
 use std::process::ExitCode;
 
+use ebb_cli::text::printable;
+use ebb_cli::{Interrupted, Unwritten, Usage, out};
 use ebb_policy::PolicyError;
 use ebb_policy::units::UnitError;
 use ebb_target::reactor;
@@ -12,9 +14,6 @@ use ebb_trace::transform::InvalidOption;
 use ebb_twin::{ProfileError, TwinError};
 use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
-
-use ebb_cli::text::printable;
-use ebb_cli::{Interrupted, Unwritten, Usage, out};
 
 /// A server has ended and not all of its namespaces were flushed.
 #[derive(Debug, thiserror::Error)]

@@ -85,26 +85,31 @@ pub struct Sqe {
 impl Sqe {
     /// An entry of zeros with this opcode and command identifier, data described by an SGL.
     #[must_use]
+    #[inline]
     pub fn new(opcode: u8, cid: u16) -> Self {
         let zero = <Self as zerocopy::FromZeros>::new_zeroed();
         Self { opcode, flags: 0x40, cid: cid.into(), ..zero }
     }
     /// A Fabrics command's type: byte 4.
     #[must_use]
+    #[inline]
     pub fn fabrics_type(&self) -> u8 {
         self.nsid.get() as u8
     }
     /// Command dword 10, 11, … 15.
     #[must_use]
+    #[inline]
     pub fn cdw(&self, number: usize) -> u32 {
         self.cdw10[number - 10].get()
     }
     /// Command dwords `number` and `number + 1` as one little-endian value.
     #[must_use]
+    #[inline]
     pub fn cdw_pair(&self, number: usize) -> u64 {
         u64::from(self.cdw(number)) | u64::from(self.cdw(number + 1)) << 32
     }
     /// Sets command dword `number` (10 to 15).
+    #[inline]
     pub fn set_cdw(&mut self, number: usize, value: u32) {
         self.cdw10[number - 10] = value.into();
     }
@@ -131,6 +136,7 @@ pub struct Cqe {
 impl Cqe {
     /// The answer to command `cid`.
     #[must_use]
+    #[inline]
     pub fn new(cid: u16, status: Status, result: u64, sq_head: u16) -> Self {
         Self {
             result: result.into(),
@@ -142,6 +148,7 @@ impl Cqe {
     }
     /// How the command ended.
     #[must_use]
+    #[inline]
     pub fn status(&self) -> Status {
         Status::from_field(self.status.get())
     }

@@ -3,6 +3,8 @@
 //!
 //! Clauses cited are those of the NVM Express TCP Transport Specification 1.0 ("TCP"), the NVMe
 //! Base Specification 2.0 ("Base") and the NVM Command Set Specification 1.0 ("NVM").
+//!
+//! What each request passes through is `#[inline]`: target and initiator are other crates.
 
 /// A structure as it goes over the wire, byte for byte.
 macro_rules! wire_struct {

@@ -38,6 +38,7 @@ pub enum Kind {
 }
 
 impl Kind {
+    #[inline]
     fn from_byte(byte: u8) -> Option<Self> {
         use Kind::*;
         let all =
@@ -46,6 +47,7 @@ impl Kind {
     }
     /// Bytes of its header, which HLEN must state.
     #[must_use]
+    #[inline]
     pub const fn header(self) -> usize {
         match self {
             Self::IcReq | Self::IcResp => 128,
@@ -55,15 +57,18 @@ impl Kind {
     }
     /// Whether the host sends it.
     #[must_use]
+    #[inline]
     pub const fn from_host(self) -> bool {
         matches!(self, Self::IcReq | Self::H2cTermReq | Self::CapsuleCmd | Self::H2cData)
     }
+    #[inline]
     const fn carries_data(self) -> bool {
         matches!(
             self,
             Self::H2cTermReq | Self::C2hTermReq | Self::CapsuleCmd | Self::H2cData | Self::C2hData
         )
     }
+    #[inline]
     const fn may_have_digests(self) -> bool {
         !matches!(self, Self::IcReq | Self::IcResp | Self::H2cTermReq | Self::C2hTermReq)
     }
@@ -212,11 +217,13 @@ pub struct Digests {
 impl Digests {
     /// From the DGST field; unknown bits are ignored.
     #[must_use]
+    #[inline]
     pub const fn from_byte(byte: u8) -> Self {
         Self { header: byte & 1 != 0, data: byte & 2 != 0 }
     }
     /// The DGST field.
     #[must_use]
+    #[inline]
     pub const fn to_byte(self) -> u8 {
         self.header as u8 | (self.data as u8) << 1
     }
@@ -247,6 +254,7 @@ impl Frame {
     /// # Errors
     /// [`Fatal::InvalidHeaderField`] with the offset of what is wrong, or
     /// [`Fatal::LimitExceeded`].
+    #[inline]
     pub fn of(common: &Common, digests: Digests, max_data: usize) -> Result<Self, Fatal> {
         let kind = Kind::from_byte(common.kind).ok_or(Fatal::InvalidHeaderField(0))?;
         let header = kind.header();
@@ -307,6 +315,7 @@ impl Frame {
     ///
     /// # Errors
     /// [`Fatal::HeaderDigest`] with the digest received.
+    #[inline]
     pub fn check_header(&self, head: &[u8]) -> Result<(), Fatal> {
         if !self.header_digest {
             return Ok(());
@@ -320,6 +329,7 @@ impl Frame {
 
 /// The common header of a PDU to send: data of `data` bytes aligned to `alignment` bytes.
 #[must_use]
+#[inline]
 pub fn common(kind: Kind, flags: u8, digests: Digests, data: usize, alignment: usize) -> Common {
     let header_digest = digests.header && kind.may_have_digests();
     let head = kind.header() + if header_digest { DIGEST } else { 0 };

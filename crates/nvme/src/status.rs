@@ -30,6 +30,7 @@ impl Status {
     }
     /// The same, but worth trying again.
     #[must_use]
+    #[inline]
     pub const fn retry(self) -> Self {
         Self { no_retry: false, ..self }
     }
@@ -114,6 +115,7 @@ impl Status {
 
     /// The status field of a completion queue entry; the phase tag stays zero over fabrics.
     #[must_use]
+    #[inline]
     pub const fn to_field(self) -> u16 {
         let no_retry = if self.no_retry { 1 << 15 } else { 0 };
         let retry_delay = (self.retry_delay as u16 & 3) << 12;
@@ -121,6 +123,7 @@ impl Status {
     }
     /// From the status field of a completion queue entry.
     #[must_use]
+    #[inline]
     pub const fn from_field(field: u16) -> Self {
         Self {
             kind: (field >> 9) as u8 & 7,
@@ -131,6 +134,7 @@ impl Status {
     }
     /// Whether the command was done.
     #[must_use]
+    #[inline]
     pub const fn is_success(self) -> bool {
         self.kind == 0 && self.code == 0
     }

@@ -4,13 +4,12 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use crate::common::{Weather, budget, server};
 use ebb_policy::registry::{ENTRIES, Settings, make};
 use ebb_policy::ssd::{CAP_TOLERANCE, PowerDesc};
 use ebb_policy::topology::DriveSpec;
 use ebb_policy::units::Watts;
 use ebb_policy::{Guard, InForce, Limits, Plant, Policy, Request, Signals, Topology};
-
-use crate::common::{Weather, budget, server};
 use proptest::prelude::*;
 
 const CSV: &str = "devices/nvme_power_states/nvme_power_states.csv";

@@ -1,5 +1,6 @@
 //! Once running, neither a policy nor the guard touches the heap.
 
+use crate::common::{Weather, budget, heated};
 use ebb_policy::cooling::Curve;
 use ebb_policy::reactor::{
     self, CoreLoad, CoreSpec, Machine, Period, Placement, Queue, Queues, ThreadLoad,
@@ -7,8 +8,6 @@ use ebb_policy::reactor::{
 use ebb_policy::registry::{ENTRIES, Settings, make};
 use ebb_policy::units::{Nanos, Watts};
 use ebb_policy::{Cycle, Limits, Request};
-
-use crate::common::{Weather, budget, heated};
 
 #[test]
 fn a_cycle_of_any_policy_allocates_nothing() {

@@ -1,10 +1,9 @@
 //! A policy changes only what the registry says that it owns.
 
+use crate::common::{Weather, budget, heated};
 use ebb_policy::registry::{ENTRIES, Settings, make};
 use ebb_policy::units::Watts;
 use ebb_policy::{Control, Guard, Limits, Plant, Request, Signals};
-
-use crate::common::{Weather, budget, heated};
 
 #[test]
 fn no_policy_sets_what_it_does_not_own() {

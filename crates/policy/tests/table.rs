@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use crate::common::{Weather, heated};
 use ebb_policy::cpu::Native;
 use ebb_policy::live::{ACTS, SENSES};
 use ebb_policy::table::{SIGNALS, page};
@@ -10,8 +11,6 @@ use ebb_policy::{
     Applied, BestEffortSignals, Control, Cycle, Domain, InForce, Limits, Names, OpSignals, Origin,
     Owner, PERIOD, Percentiles, Plant, Policy, PressureSignals, Request, Signal, Signals, Source,
 };
-
-use crate::common::{Weather, heated};
 
 #[test]
 fn the_page_is_the_table_s() {

@@ -1,13 +1,12 @@
 //! Profiles with a base: what they inherit, what they add, and how mistakes in them are told.
 
+use crate::common::{Clients, Held, job, simulate_with};
 use ebb_policy::Limits;
 use ebb_policy::cpu::Native;
 use ebb_policy::units::{Celsius, Nanos};
 use ebb_trace::{Op, Workload};
 use ebb_twin::thermal::{Air, Heat, Network};
 use ebb_twin::{Outcome, Profile, Run, Unobserved, run};
-
-use crate::common::{Clients, Held, job, simulate_with};
 use rand::SeedableRng;
 use rand_pcg::Pcg64Mcg;
 

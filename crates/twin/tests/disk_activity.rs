@@ -1,12 +1,11 @@
 //! What counts as disk activity, in a whole server: while anybody waits for a disk the fans stay
 //! under EADC's cap, whatever went before, and when nobody does the cap is gone.
 
+use crate::common::{KNEE, curve, heaters, job};
 use ebb_policy::registry::{Settings, make};
 use ebb_policy::units::Nanos;
 use ebb_trace::{Closed, Op, Request, Workload};
 use ebb_twin::{Observer, Profile, Run, Sample, run};
-
-use crate::common::{KNEE, curve, heaters, job};
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 

@@ -1,12 +1,11 @@
 //! What the engine promises: requests and energy are conserved, queues behave as queueing
 //! theory says, the same run gives the same result.
 
+use crate::common::{Clients, Fixed, Poisson, job, server, simulate, simulate_with};
 use ebb_policy::units::{Joules, Nanos};
 use ebb_policy::{Policy, Request, Signals};
 use ebb_trace::{Op, Request as IoRequest, Source, TraceError, Workload};
 use ebb_twin::{Observer, Outcome, Profile, Run, Sample, TwinError, Unobserved, run};
-
-use crate::common::{Clients, Fixed, Poisson, job, server, simulate, simulate_with};
 use proptest::prelude::*;
 use rand::SeedableRng;
 use rand_pcg::Pcg64Mcg;

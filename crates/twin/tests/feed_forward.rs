@@ -6,14 +6,13 @@
 
 use std::ops::Range;
 
+use crate::common::{changed, job};
 use ebb_policy::registry::{Settings, make};
 use ebb_policy::units::{Celsius, Nanos};
 use ebb_policy::{Limits, Policy, Signals};
 use ebb_trace::{Closed, Op, Request, Workload};
 use ebb_twin::faults::{Fault, FaultEvent, Faults};
 use ebb_twin::{Observer, Outcome, Profile, Run, Sample, run};
-
-use crate::common::{changed, job};
 
 /// Calm until here; then all that the drives can write.
 const BURST: Nanos = Nanos::from_secs(240);

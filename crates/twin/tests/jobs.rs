@@ -1,13 +1,12 @@
 //! Jobs and hard disks in a whole server: conserved work, shares, sockets, classes, vibration.
 
+use crate::common::job as run_of;
 use ebb_policy::units::{Hertz, Nanos};
 use ebb_policy::{Policy, QosClass, Request, Signals};
 use ebb_trace::Workload;
 use ebb_trace::generate::{BuildContext, Job, JobIo, by_name};
 use ebb_twin::hdd::Wear;
 use ebb_twin::{Observer, Outcome, Profile, Run, Sample, TwinError, Unobserved, run};
-
-use crate::common::job as run_of;
 use proptest::prelude::*;
 
 struct Nothing;

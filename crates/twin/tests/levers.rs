@@ -1,14 +1,13 @@
 //! Limits that are set while the twin runs: cores, frequency, packages' power, CPU time, drives'
 //! rates; and a meter that is late.
 
+use crate::common::job;
 use ebb_policy::registry::{Settings, make};
 use ebb_policy::units::{Hertz, Nanos, Watts};
 use ebb_policy::{BestEffortSignals, Control, Limits, Policy, Request, Signals};
 use ebb_trace::generate::{BuildContext, WorkloadSpec};
 use ebb_twin::outcome::{Observer, Sample};
 use ebb_twin::{Change, Profile, Run, run};
-
-use crate::common::job;
 
 /// A coordinator that does as the test says.
 struct Caps<F>(F);

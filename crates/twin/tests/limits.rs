@@ -1,12 +1,11 @@
 //! What limits a server besides its parts: network, power limit, CPU time, drives' rates; and the
 //! server that somebody measured under them, `pass-10`.
 
+use crate::common::job;
 use ebb_policy::registry::{Settings, make};
 use ebb_policy::units::Nanos;
 use ebb_trace::generate::{BuildContext, WorkloadSpec};
 use ebb_twin::{Outcome, Profile, Run, Unobserved, run};
-
-use crate::common::job;
 
 /// Writes at random from so many threads per drive, one each, on so many of eight cores.
 struct Load {

@@ -1,14 +1,13 @@
 //! EADC finds the fan speed at which fans and leakage together need least (§VI-A, Fig. 8), on the
 //! server of that figure, whose load is all there from the first moment.
 
+use crate::common::{Held, Poisson, compute, job};
 use ebb_policy::registry::{Settings, make};
 use ebb_policy::units::Nanos;
 use ebb_policy::{Policy, QosClass};
 use ebb_trace::Workload;
 use ebb_trace::generate::Job;
 use ebb_twin::{Profile, Run, Unobserved, run};
-
-use crate::common::{Held, Poisson, compute, job};
 
 /// Mean power of processors and fans in the last ten of 25 minutes, W.
 fn power(profile: &Profile, policy: Box<dyn Policy>) -> f64 {

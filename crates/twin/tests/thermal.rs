@@ -1,13 +1,12 @@
 //! The climate of whole runs: books, equations, throttling, trip, and that it changes nothing
 //! where a profile does not model it.
 
+use crate::common::{Clients, Held, Poisson, job, simulate, simulate_with};
 use ebb_policy::units::{Celsius, Joules, Nanos};
 use ebb_policy::{Limits, Policy};
 use ebb_trace::{Op, Workload};
 use ebb_twin::faults::Faults;
 use ebb_twin::{Observer, Profile, Run, Sample, TwinError, Unobserved, Weather, run, run_to_trip};
-
-use crate::common::{Clients, Held, Poisson, job, simulate, simulate_with};
 use rand::SeedableRng;
 use rand_pcg::Pcg64Mcg;
 

@@ -6,6 +6,7 @@
 //!     --ignored --nocapture
 //! ```
 
+use crate::common::{Held, compute, curve, hot_requests, job};
 use ebb_policy::registry::{Settings, make};
 use ebb_policy::sense::SET_POINT;
 use ebb_policy::units::{Celsius, Nanos, Watts};
@@ -16,8 +17,6 @@ use ebb_twin::fan::Fan;
 use ebb_twin::faults::{Fault, FaultEvent, Faults, Place};
 use ebb_twin::thermal::{Air, Heat, Network, leakage};
 use ebb_twin::{Observer, Profile, Run, Sample, run, run_to_trip};
-
-use crate::common::{Held, compute, curve, hot_requests, job};
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 

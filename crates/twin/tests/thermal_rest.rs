@@ -1,13 +1,12 @@
 //! Rest and return of the whole server: at a steady load the fans come to rest, and when faults
 //! end the server is back at what it is without them.
 
+use crate::common::{Clients, curve, heaters, hot_requests, job, side_by_side, sway, swing};
 use ebb_policy::registry::{Settings, make};
 use ebb_policy::units::Nanos;
 use ebb_trace::{Op, Workload};
 use ebb_twin::faults::Faults;
 use ebb_twin::{Observer, Profile, Run, Sample, run};
-
-use crate::common::{Clients, curve, heaters, hot_requests, job, side_by_side, sway, swing};
 use rand::SeedableRng;
 use rand_pcg::Pcg64Mcg;
 

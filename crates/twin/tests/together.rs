@@ -20,14 +20,13 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
+use crate::common::{Chain, Poisson, changed, compute, curve, job, seeds, side_by_side};
 use ebb_policy::registry::{ENTRIES, Settings, make};
 use ebb_policy::units::{Celsius, Hertz, Nanos, Watts};
 use ebb_policy::{Cycled, Decision, Limits, QosClass};
 use ebb_trace::generate::Job;
 use ebb_trace::{Source, Workload, transform};
 use ebb_twin::{Observer, Outcome, Profile, Run, Sample, run};
-
-use crate::common::{Chain, Poisson, changed, compute, curve, job, seeds, side_by_side};
 
 const PLF: f64 = 0.2;
 /// Of 8 drives with caps from 9 to 25 W.

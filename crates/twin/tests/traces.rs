@@ -4,12 +4,11 @@
 
 use std::path::{Path, PathBuf};
 
+use crate::common::job;
 use ebb_policy::registry::{Settings, make};
 use ebb_policy::units::{Nanos, Watts};
 use ebb_trace::{OpenOptions, Source, Workload, open, transform};
 use ebb_twin::{Profile, Run, Unobserved, run};
-
-use crate::common::job;
 
 /// A trace of hours is cut to its first minutes.
 const CUT: Nanos = Nanos::from_secs(300);

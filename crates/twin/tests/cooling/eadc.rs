@@ -1,11 +1,10 @@
 //! What EADC does that the others do not. What counts as disk activity is in `disk_activity.rs`,
 //! the feed-forward of drives in `feed_forward.rs`.
 
+use super::*;
 use ebb_policy::Control;
 use ebb_policy::guard::MIN_JOB_SHARE;
 use ebb_policy::sense::{RED_LINE, SET_POINT};
-
-use super::*;
 
 #[test]
 fn busy_disks_cap_the_fans_at_the_knee_that_the_curve_has() {

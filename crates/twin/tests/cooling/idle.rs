@@ -1,8 +1,7 @@
 //! Work that begins on a server that has done little so far: no fire, whatever was learnt of it.
 
-use ebb_policy::sense::SET_POINT;
-
 use super::*;
+use ebb_policy::sense::SET_POINT;
 
 #[test]
 fn the_first_work_of_an_idle_server_is_no_emergency() {

@@ -1,9 +1,8 @@
 //! A sensor that is lost asks for air, and for nothing else.
 
+use super::*;
 use ebb_policy::sense::EMERGENCY;
 use ebb_twin::faults::Place;
-
-use super::*;
 
 const FOREVER: u64 = 1_000_000;
 /// Of the loss that ends.

@@ -8,6 +8,7 @@ mod poison;
 mod random;
 mod thresholds;
 
+use crate::common::{compute, curve, job};
 use ebb_policy::cooling::Curve;
 use ebb_policy::registry::{Settings, make};
 use ebb_policy::units::{Celsius, Nanos, Watts};
@@ -16,8 +17,6 @@ use ebb_trace::generate::{Job, JobIo};
 use ebb_trace::{Source, TraceError, Workload};
 use ebb_twin::faults::{Fault, FaultEvent, Faults};
 use ebb_twin::{Observer, Outcome, Profile, Run, Sample, run};
-
-use crate::common::{compute, curve, job};
 
 const POLICIES: [&str; 5] = ["dlb", "dtm", "jetc", "eadc", "eadc-plus"];
 

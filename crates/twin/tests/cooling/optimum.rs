@@ -1,11 +1,10 @@
 //! The temperature that EADC finds is the one where fans and leakage together need least.
 //! `operating_point.rs` asks the same of the server of Fig. 8, against runs with the fans held.
 
+use super::*;
 use ebb_policy::sense::SET_POINT;
 use ebb_twin::fan::Fan;
 use ebb_twin::thermal::{Air, Heat, Network};
-
-use super::*;
 
 /// Heat of the hottest die, and what processors and fans draw, with so many fans held at a duty for
 /// long, the rest of them dead or at `rest`, and every core for jobs busy.

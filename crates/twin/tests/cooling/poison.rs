@@ -1,13 +1,12 @@
 //! What cannot be true gets into no model: when it is over, all is as before.
 
+use super::*;
+use crate::common::{hot_requests, seeds};
 use ebb_policy::Reading;
 use ebb_policy::sense::RED_LINE;
 use ebb_policy::units::{Hertz, Rpm};
 use ebb_trace::{Closed, Op};
 use ebb_twin::faults::Place;
-
-use super::*;
-use crate::common::{hot_requests, seeds};
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 

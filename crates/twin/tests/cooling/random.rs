@@ -4,14 +4,13 @@
 
 use std::ops::Range;
 
+use super::*;
+use crate::common::seeds;
+use crate::thermal_faults::{Case, watched};
 use ebb_policy::Limits;
 use ebb_policy::registry::ENTRIES;
 use ebb_policy::sense::EMERGENCY;
 use ebb_twin::faults::Place;
-
-use super::*;
-use crate::common::seeds;
-use crate::thermal_faults::{Case, watched};
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
